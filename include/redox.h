@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * redox.h - the C face of Redox, a training-data loader.
+ *
+ * Conventions, the same everywhere:
+ *   - Every function that can fail returns a redox_status; results come last, through pointers.
+ *   - Handles are integers (table index + generation). 0 is never valid. A stale, closed or made-up
+ *     handle gives REDOX_EBADF, never a crash.
+ *   - The caller owns all memory it passes in. What a function must not keep it does not keep.
+ *   - Text goes into (buf, cap); *need receives the length with its terminating NUL. If cap is too small:
+ *     REDOX_ERANGE, buf untouched, nothing consumed. buf may be NULL when cap is 0.
+ *   - Options are a JSON object in UTF-8, or NULL for the defaults. Unknown or impossible options: REDOX_EINVAL.
+ *   - After a failure redox_last_error() has this thread's failure in words.
+ *   - Any function may be called from any thread. In a process forked after the library was loaded every
+ *     function but redox_version, redox_abi_version and redox_strerror returns REDOX_EFORK.
+ */
+#ifndef REDOX_H
+#define REDOX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define REDOX_ABI_VERSION 1u
+#define REDOX_ABSENT INT64_MIN /* in redox_plan_indices: no sample here */
+
+typedef uint64_t redox_dataset; /* an opened data set */
+typedef uint64_t redox_loader;  /* one rank's passes over a data set, epoch after epoch */
+typedef uint64_t redox_writer;  /* a data set being written */
+typedef uint64_t redox_subset;  /* a chosen set of stored numbers */
+typedef uint64_t redox_slot;    /* a lent batch */
+typedef uint64_t redox_job;     /* long work in the background: packing files, verifying */
+
+typedef enum {
+  REDOX_OK = 0,
+  REDOX_END_OF_EPOCH = 1,  /* no samples; the next call starts the next epoch */
+  REDOX_EINVAL = -1,       /* an argument or option is wrong */
+  REDOX_EBADF = -2,        /* stale, closed or unknown handle */
+  REDOX_ERANGE = -3,       /* a buffer is too small; every `need` is set and nothing was consumed */
+  REDOX_ENOTDATASET = -4,  /* no manifest there, or half-packed */
+  REDOX_EFORMAT = -5,      /* not ours, newer, or inconsistent */
+  REDOX_ECORRUPT = -6,     /* a checksum or structure is wrong */
+  REDOX_EIO = -7,          /* storage failed after its retries */
+  REDOX_EMEMORY = -8,      /* the memory limit is too small for the window */
+  REDOX_ESTATE = -9,       /* a state that does not fit */
+  REDOX_EPEER = -10,       /* a peer is lost and storage can't stand in, or refused us */
+  REDOX_ETIMEDOUT = -11,   /* nothing came in time */
+  REDOX_ECANCELED = -12,   /* redox_cancel or redox_job_cancel */
+  REDOX_EFORK = -13,       /* called in a process forked after loading */
+  REDOX_EVERSION = -14,    /* the caller was compiled for another ABI */
+  REDOX_EINTERNAL = -15    /* a bug of ours */
+} redox_status;
+
+/* One field (column) of a batch. Fixed-size fields are one contiguous buffer of n_samples items; the others
+ * are data + offsets, as in Arrow: sample i is data[offsets[i] .. offsets[i+1]). */
+typedef struct {
+  void *data;
+  uint64_t cap, need;        /* bytes */
+  uint64_t *offsets;         /* cap_samples + 1 entries; NULL for fixed-size fields */
+  uint64_t *shape;           /* arrays of any shape: cap_samples x shape_cap dimensions, or NULL */
+  uint32_t ndim, shape_cap;  /* ndim: the largest number of dimensions in this batch; unused ones are
+                                UINT64_MAX. ndim > shape_cap: REDOX_ERANGE */
+  uint8_t *valid;            /* fields that may be missing (`?`): 1 byte a sample, 0 = missing, or NULL */
+  uint64_t reserved[2];
+} redox_field;
+
+typedef struct {
+  uint32_t struct_size;      /* sizeof(redox_batch), set by the caller */
+  uint32_t flags;            /* out: REDOX_BATCH_* */
+  uint32_t n_fields;         /* in: entries of `fields`; must equal the loader's number of fields */
+  uint32_t cap_samples;      /* in: room, in samples */
+  uint32_t n_samples;        /* out */
+  uint32_t reserved;
+  uint64_t epoch, step;      /* out: the epoch, and this rank's number of the batch in it */
+  int64_t *index;            /* out: stored numbers, cap_samples entries, or NULL. Padding under pad="mark": -1 - i */
+  redox_field *fields;
+} redox_batch;
+
+#define REDOX_BATCH_SKIPPED 1u /* at least one sample of this batch stands in for a corrupt one */
+
+/* ---- data sets ---------------------------------------------------------------------------------------- */
+
+/* Opens the data set at `path`. Reads the manifest and the chunk index, no samples. abi = REDOX_ABI_VERSION. */
+redox_status redox_open(const char *path, const char *options_json, uint32_t abi, redox_dataset *out);
+/* What is in it, as JSON: samples, chunks, fields (in batch order, with kind, dtype, shape, item size), ... */
+redox_status redox_info(redox_dataset ds, char *json, size_t cap, size_t *need);
+/* Random access: the n samples with these stored numbers, in this order. For looking, not for training. */
+redox_status redox_read(redox_dataset ds, const int64_t *numbers, size_t n, redox_batch *batch);
+/* Source numbers of n stored numbers; and their keys, NUL-terminated one after the other. Either may be NULL. */
+redox_status redox_origin(redox_dataset ds, const int64_t *numbers, size_t n, int64_t *sources, char *keys, size_t cap,
+                          size_t *need);
+/* The stored number of the sample with this key, or REDOX_EINVAL. Reads the tables of all chunks once. */
+redox_status redox_find_key(redox_dataset ds, const char *key, int64_t *number);
+/* The stored numbers of global batch `step`, from the plan alone: world_size x batch_size entries, rank by rank,
+ * REDOX_ABSENT where a rank gets none. *need: entries. Options: those of a loader, and `epoch`, `seed`. */
+redox_status redox_plan_indices(redox_dataset ds, const char *options_json, uint64_t step, int64_t *out, size_t cap,
+                                size_t *need);
+/* What an epoch would cost, without reading data, as JSON. */
+redox_status redox_simulate(redox_dataset ds, const char *options_json, char *json, size_t cap, size_t *need);
+/* A subset for the loader option "subset_handle": n stored numbers in ascending order, copied. */
+redox_status redox_subset_new(redox_dataset ds, const int64_t *numbers, size_t n, redox_subset *out);
+redox_status redox_subset_close(redox_subset subset);
+redox_status redox_close(redox_dataset ds);
+
+/* ---- loading ------------------------------------------------------------------------------------------ */
+
+redox_status redox_loader_new(redox_dataset ds, const char *options_json, redox_loader *out);
+/* Fills the caller's buffers with this rank's next batch. timeout_ms < 0: the loader's own timeout. */
+redox_status redox_next_batch(redox_loader loader, redox_batch *batch, int64_t timeout_ms);
+/* Lends the next batch, assembled ahead in the loader's memory: sets data, offsets, shape, valid and index of
+ * `batch` (whose n_fields and fields the caller supplies) to memory that stays valid and unchanged until
+ * redox_release(*slot), even after the loader was closed. The memory may be written to. When the caller holds
+ * all slots: REDOX_ERANGE with every `need` set; redox_next_batch then still works. */
+redox_status redox_acquire(redox_loader loader, redox_batch *batch, int64_t timeout_ms, redox_slot *slot);
+redox_status redox_release(redox_slot slot);
+redox_status redox_set_epoch(redox_loader loader, uint64_t epoch);
+redox_status redox_state(redox_loader loader, char *json, size_t cap, size_t *need);
+redox_status redox_restore(redox_loader loader, const char *json);
+redox_status redox_stats(redox_loader loader, char *json, size_t cap, size_t *need);
+/* Wakes every call that waits in this loader (REDOX_ECANCELED). The loader stays usable. */
+redox_status redox_cancel(redox_loader loader);
+redox_status redox_loader_close(redox_loader loader);
+
+/* ---- writing ------------------------------------------------------------------------------------------ */
+
+redox_status redox_writer_new(const char *dst, const char *options_json, redox_writer *out);
+/* One sample: for each field `data` and `cap` = its bytes; `shape`, `ndim` for arrays of any shape; `valid`
+ * pointing to 0 for a missing value. Copied before the call returns. */
+redox_status redox_writer_write(redox_writer writer, const redox_field *fields, uint32_t n_fields);
+/* The same with the sample's number in its source and its key (NULL: the number). */
+redox_status redox_writer_write_from(redox_writer writer, const redox_field *fields, uint32_t n_fields, uint64_t source,
+                                     const char *key);
+/* How many source samples an interrupted earlier run has safely taken: go on with that number. */
+redox_status redox_writer_resumed(redox_writer writer, uint64_t *samples);
+/* Publishes the data set. On failure nothing opens as one; the writer is closed either way. */
+redox_status redox_writer_commit(redox_writer writer);
+redox_status redox_writer_abort(redox_writer writer);
+
+/* ---- long work ---------------------------------------------------------------------------------------- */
+
+/* Starts `kind`: "pack_files" (a tree of files, read in parallel) or "verify". See docs/capi.md for options. */
+redox_status redox_job_new(const char *kind, const char *options_json, redox_job *out);
+/* Waits up to timeout_ms. REDOX_ETIMEDOUT: still running, json = progress {"done", "total", "unit"}.
+ * REDOX_OK: done, json = result. Else it failed. */
+redox_status redox_job_wait(redox_job job, int64_t timeout_ms, char *json, size_t cap, size_t *need);
+redox_status redox_job_cancel(redox_job job);
+redox_status redox_job_close(redox_job job); /* cancels and waits if it still runs */
+
+/* ---- about -------------------------------------------------------------------------------------------- */
+
+const char *redox_version(void);
+uint32_t redox_abi_version(void);
+const char *redox_strerror(redox_status status);
+/* This thread's last failure, in words. Returns the length needed with its NUL; writes if cap suffices. */
+size_t redox_last_error(char *buf, size_t cap);
+/* The same failure as JSON: {"status", "message", and what applies of "path", "errno", "shard", "chunk", "sample", "needed",
+ * "given", "window", "peer"}. */
+size_t redox_last_error_json(char *buf, size_t cap);
+/* The log lines since the last call, one JSON object a line: {"level", "message"}. Lines too old are dropped and counted. */
+redox_status redox_log_read(char *buf, size_t cap, size_t *need);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* REDOX_H */
