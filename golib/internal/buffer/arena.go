@@ -1,0 +1,246 @@
+package buffer
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// hugePage is the size of a huge page; whole ones inside a region are asked for (fewer faults, fewer misses when
+// gathering at random), the rest of a region stays on small pages, so that accounting by Page holds.
+const hugePage = 2 << 20
+
+// Arena is one memfd, mapped once, much larger than the budget: address space costs nothing, and a region is
+// never moved or split. What it may hold at once is its quota.
+type Arena struct {
+	budget *Budget
+	file   *os.File
+	mem    []byte
+
+	// Below: guarded by budget.mu.
+	classes [][]*Region // free regions by class; the end is the most recently used
+	next    int64       // start of the address space not yet given out
+	quota   int64       // bound on live
+	live    int64       // bytes of regions in use, whole pages
+	count   int         // regions in use
+	closed  bool
+}
+
+// NewArena maps an arena that may hold quota bytes at once.
+func (b *Budget) NewArena(name string, quota int64) (*Arena, error) {
+	fd, err := unix.MemfdCreate("redox-"+name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd for %s: %w", name, err)
+	}
+	file := os.NewFile(uintptr(fd), "memfd:redox-"+name)
+	// Every size class may in turn hold the whole limit. Some machines bound address space (ulimit -v), so less
+	// is tried before giving up.
+	var mem []byte
+	for space := max(64*b.limit, 1<<30); ; space /= 2 {
+		space = min(space, 8<<40) &^ (hugePage - 1)
+		if err = unix.Ftruncate(fd, space); err == nil {
+			mem, err = unix.Mmap(fd, 0, int(space), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+		}
+		if err == nil {
+			break
+		}
+		if space < 2*b.limit {
+			file.Close()
+			return nil, fmt.Errorf("map %d bytes for %s: %w", space, name, err)
+		}
+	}
+	a := &Arena{budget: b, file: file, mem: mem, quota: quota}
+	b.mu.Lock()
+	b.arenas = append(b.arenas, a)
+	b.mu.Unlock()
+	return a, nil
+}
+
+// Alloc returns a region of size bytes, or nil when quota or budget do not allow it now.
+func (a *Arena) Alloc(size int64) *Region {
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	need := Pages(max(size, 1))
+	if a.closed || a.live+need > a.quota {
+		return nil
+	}
+	r := a.pick(classOf(size), need)
+	if r == nil {
+		return nil
+	}
+	// From here the region's own pages no longer count as free, so that making room cannot take them.
+	b.free -= r.touched
+	if extra := need - r.touched; extra > 0 {
+		if !b.makeRoom(extra) {
+			b.free += r.touched
+			a.classes[r.class] = append(a.classes[r.class], r)
+			return nil
+		}
+		b.take(extra)
+		r.touched = need
+	} else if extra < 0 {
+		// The quota counts sizes; pages beyond them would be memory that nobody accounts for.
+		a.unmapTail(r, need)
+	}
+	r.size, r.refs = size, 1
+	a.live += need
+	a.count++
+	return r
+}
+
+// pick takes a free region of the class or makes one; where address space has run out, a larger free one serves.
+func (a *Arena) pick(class int, need int64) *Region {
+	for len(a.classes) <= class {
+		a.classes = append(a.classes, nil)
+	}
+	if r := a.pop(class); r != nil {
+		return r
+	}
+	size := classSize(class)
+	start := a.next
+	if size >= hugePage {
+		start = (start + hugePage - 1) &^ (hugePage - 1)
+	}
+	if start+size <= int64(len(a.mem)) {
+		a.next = start + size
+		a.adviseHuge(start, class)
+		return &Region{arena: a, offset: start, class: class}
+	}
+	for c := class + 1; c < len(a.classes); c++ {
+		if r := a.pop(c); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// adviseHuge asks for huge pages below the smallest size of the class, so that the tail, which varies in use,
+// can be punched in small pages. Advice only: a refusal changes nothing but speed.
+func (a *Arena) adviseHuge(start int64, class int) {
+	if class == 0 {
+		return
+	}
+	if n := classSize(class-1) &^ (hugePage - 1); n > 0 {
+		_ = unix.Madvise(a.mem[start:start+n], unix.MADV_HUGEPAGE)
+	}
+}
+
+func (a *Arena) pop(class int) *Region {
+	list := a.classes[class]
+	if len(list) == 0 {
+		return nil
+	}
+	r := list[len(list)-1]
+	a.classes[class] = list[:len(list)-1]
+	return r
+}
+
+// put takes a region back; true: the arena is closed and this was the last one. budget.mu is held.
+func (a *Arena) put(r *Region) bool {
+	poison(r.Bytes())
+	a.live -= Pages(max(r.size, 1))
+	a.count--
+	r.size = 0
+	a.budget.free += r.touched
+	a.classes[r.class] = append(a.classes[r.class], r)
+	return a.closed && a.count == 0
+}
+
+// punch gives a free region's pages beyond keep back to the system. budget.mu is held.
+func (a *Arena) punch(r *Region, keep int64) {
+	a.budget.free -= r.touched - keep
+	a.unmapTail(r, keep)
+}
+
+func (a *Arena) unmapTail(r *Region, keep int64) {
+	const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	if err := unix.Fallocate(int(a.file.Fd()), mode, r.offset+keep, r.touched-keep); err != nil {
+		// tmpfs always supports it; if it ever does not, the bound would be a lie.
+		panic(fmt.Sprintf("buffer: punch hole: %v", err))
+	}
+	a.budget.used -= r.touched - keep
+	r.touched = keep
+}
+
+// sink moves punched regions of a class to the bottom of its list, where they are used last.
+func (a *Arena) sink(class int) {
+	slices.SortStableFunc(a.classes[class], func(x, y *Region) int {
+		return boolInt(x.touched > 0) - boolInt(y.touched > 0)
+	})
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// SetQuota changes how many bytes may be in use at once; regions already lent are not taken back.
+func (a *Arena) SetQuota(n int64) {
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	a.quota = n
+}
+
+// Room is how many bytes Alloc could give out before the quota is reached.
+func (a *Arena) Room() int64 {
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return a.quota - a.live
+}
+
+// Live is how many bytes are in use, whole pages.
+func (a *Arena) Live() int64 {
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return a.live
+}
+
+// Fd is the arena's memfd, for handing it to another process. It belongs to the arena.
+func (a *Arena) Fd() uintptr { return a.file.Fd() }
+
+// Trim gives back the pages of all free regions.
+func (a *Arena) Trim() {
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	for _, list := range a.classes {
+		for _, r := range list {
+			if r.touched > 0 {
+				a.punch(r, 0)
+			}
+		}
+	}
+}
+
+// Close ends allocation. Memory still lent stays valid; the mapping goes with the last region.
+func (a *Arena) Close() {
+	a.budget.mu.Lock()
+	unmap := !a.closed && a.count == 0
+	a.closed = true
+	a.budget.mu.Unlock()
+	if unmap {
+		a.destroy()
+	}
+}
+
+// destroy unmaps; nobody holds a region any more and Alloc refuses.
+func (a *Arena) destroy() {
+	b := a.budget
+	b.mu.Lock()
+	for _, list := range a.classes {
+		for _, r := range list {
+			b.free -= r.touched
+			b.used -= r.touched
+		}
+	}
+	a.classes = nil
+	b.arenas = slices.DeleteFunc(b.arenas, func(x *Arena) bool { return x == a })
+	b.mu.Unlock()
+	_ = unix.Munmap(a.mem)
+	a.mem = nil
+	a.file.Close()
+}

@@ -1,0 +1,178 @@
+// Package buffer owns the memory that samples live in: arenas of off-heap regions under one hard budget.
+//
+// It is for the engine: chunks land in one arena, assembled batches lie in another, and both draw on the same
+// Budget, which counts pages that were really touched. Regions are refcounted and come in size classes, each
+// class a LIFO free list, so that memory in steady use keeps its pages (a page fault here costs more than the
+// copy into the page). When another class needs the room, free regions give their pages back by hole punching.
+//
+// It never blocks: Alloc says no, and waiting (with deadlines and names) is the business of package resident and
+// above. It knows nothing of chunks or samples.
+//
+// Why not the Go heap: the collector lets a 1 GiB heap arena take 2.2 GiB. Why memfd and MAP_SHARED: a private
+// arena makes each fork cost a second and doubles memory, and other processes can be handed the file.
+package buffer
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+)
+
+// Page is the unit of accounting and the alignment of every region; direct reads need no more than it.
+const Page = 4096
+
+// Pages rounds n up to whole pages: what a region of n bytes takes from the budget.
+func Pages(n int64) int64 { return (n + Page - 1) &^ (Page - 1) }
+
+// Budget is the hard bound on touched bytes, shared by arenas. Safe for concurrent use; its lock guards its
+// arenas as well, because making room in one means taking pages from another.
+type Budget struct {
+	mu     sync.Mutex
+	limit  int64
+	used   int64 // touched pages of all arenas, live or free, plus what was charged
+	free   int64 // touched pages on free lists, reclaimable at once
+	peak   int64 // highest used
+	arenas []*Arena
+}
+
+// NewBudget returns a budget of limit bytes.
+func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
+
+// Limit is the bound in bytes.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Used is how many bytes are touched or charged right now.
+func (b *Budget) Used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// Peak is the highest Used has been.
+func (b *Budget) Peak() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.peak
+}
+
+// Charge counts n bytes that live outside the arenas (decode scratch). False: they do not fit.
+func (b *Budget) Charge(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.makeRoom(n) {
+		return false
+	}
+	b.take(n)
+	return true
+}
+
+// Discharge gives back what Charge counted.
+func (b *Budget) Discharge(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	if b.used < 0 {
+		panic("buffer: more discharged than charged")
+	}
+}
+
+// makeRoom punches free regions until n more bytes fit. Nothing is punched when that would not be enough.
+// mu is held.
+func (b *Budget) makeRoom(n int64) bool {
+	over := b.used + n - b.limit
+	if over <= 0 {
+		return true
+	}
+	if over > b.free {
+		return false
+	}
+	for _, a := range b.arenas {
+		for c := range a.classes {
+			// The oldest free region goes first: it sits at the bottom of its LIFO list.
+			for list := a.classes[c]; len(list) > 0 && over > 0; list = list[1:] {
+				if r := list[0]; r.touched > 0 {
+					over -= r.touched
+					a.punch(r, 0)
+				}
+			}
+			a.sink(c)
+		}
+	}
+	return over <= 0
+}
+
+func (b *Budget) take(n int64) {
+	b.used += n
+	b.peak = max(b.peak, b.used)
+}
+
+// classOf maps a size to its class: 16 classes between powers of two, so a region is at most 1/16 larger in
+// address space than what it holds. Memory is counted by touched pages, so it loses nothing.
+func classOf(size int64) int {
+	p := max(1, Pages(size)/Page)
+	if p <= 16 {
+		return int(p - 1)
+	}
+	shift := bits.Len64(uint64(p-1)) - 5
+	return shift*16 + int((p-1)>>shift)
+}
+
+// classSize is the address space of a region of class c.
+func classSize(c int) int64 {
+	if c < 16 {
+		return int64(c+1) * Page
+	}
+	shift := c/16 - 1
+	return int64(c-shift*16+1) << shift * Page
+}
+
+// Region is a piece of an arena, with one reference at birth. Its bytes are not zeroed. The owner of a reference
+// may read and write; who passes it on calls Retain first.
+type Region struct {
+	arena   *Arena
+	offset  int64
+	class   int
+	size    int64 // bytes asked for; 0 while free
+	touched int64 // leading bytes that hold pages, whole pages
+	refs    int32
+}
+
+// Bytes is the region's memory: as long as asked for, with room up to the whole page.
+func (r *Region) Bytes() []byte {
+	return r.arena.mem[r.offset : r.offset+r.size : r.offset+Pages(r.size)]
+}
+
+// Offset is where the region starts in the arena's file.
+func (r *Region) Offset() int64 { return r.offset }
+
+// Retain adds a reference.
+func (r *Region) Retain() {
+	b := r.arena.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.refs <= 0 {
+		panic("buffer: retain of a released region")
+	}
+	r.refs++
+}
+
+// Release drops a reference; the last one makes the memory reusable. One release too many panics: somebody
+// else's bytes would be overwritten.
+func (r *Region) Release() {
+	b := r.arena.budget
+	b.mu.Lock()
+	if r.refs <= 0 {
+		b.mu.Unlock()
+		panic(fmt.Sprintf("buffer: region at %d released twice", r.offset))
+	}
+	r.refs--
+	if r.refs > 0 {
+		b.mu.Unlock()
+		return
+	}
+	unmap := r.arena.put(r)
+	b.mu.Unlock()
+	if unmap {
+		r.arena.destroy()
+	}
+}
