@@ -21,8 +21,8 @@ const (
 type Order struct {
 	key   [rounds]uint64 // multiplier (low half, odd) and addend (high half) of each round; or the packed permutation
 	n     uint32
-	width uint8  // bits of the largest number
-	shift uint8  // half of them, rounded up
+	width uint8 // bits of the largest number
+	shift uint8 // half of them, rounded up
 }
 
 // NewOrder returns the permutation of [0, n) that belongs to a seed.

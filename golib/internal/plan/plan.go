@@ -60,6 +60,9 @@ func New(spec Spec) (*Plan, error) {
 			return nil, fault.New(fault.Invalid, "plan: more than %d samples", int64(math.MaxInt64))
 		}
 	}
+	if p.subset != nil && p.subset.Hash() == wholeHash(p.samples) {
+		p.subset = nil
+	}
 	p.counts = p.samples
 	if p.subset != nil {
 		p.counts = make([]uint32, len(p.samples))
