@@ -1,0 +1,110 @@
+"""Where encoded samples go: one native writer.
+
+For `packing` and `writer`. Everything that may take long is done so that Ctrl-C comes through within a fraction of a
+second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from . import _native
+from .encode import Record
+from .errors import Error, FormatError, NotADatasetError
+from .options import WriteOptions
+from .schema import Schema
+
+MANIFEST = "manifest.json"
+
+
+class Sink:
+    """Takes records; at the end there is a data set, or none.
+
+    Args:
+        dst: the data set's path.
+        schema: its fields.
+        options: how it is written.
+        source: identity of source and options, for resuming; "" if there is none.
+        classes: class names, if the source has them.
+    """
+
+    def __init__(self, dst: str, schema: Schema, options: WriteOptions, source: str, classes: list[str] | None) -> None:
+        native = options.native()
+        native["fields"] = [{"name": f.name, "kind": f.text} for f in schema.fields]
+        native["layout"] = schema.layout
+        if source:
+            native["source_hash"] = source
+        if classes is not None:
+            native["classes"] = classes
+        self._writer = _native.writer_new(dst, native)
+        self._record = _native.Record(len(schema.fields))
+
+    @property
+    def resumed(self) -> int:
+        """How many source samples an interrupted earlier run has safely taken."""
+        return _native.writer_resumed(self._writer)
+
+    def write(self, record: Record, number: int | None, key: str | None) -> None:
+        """Takes one record; waits while the core is behind."""
+        self._record.write(self._writer, record.values, record.shapes, number, key)
+
+    def commit(self) -> None:
+        """Publishes the data set: shuffles what was spilled, writes, syncs, renames."""
+        try:
+            interruptible(lambda: _native.writer_commit(self._writer), self.abort)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            self._writer = 0
+            raise
+        self._writer = 0
+
+    def abort(self) -> None:
+        """Ends without a data set; with `resume` what is safely taken stays for the next run."""
+        writer, self._writer = self._writer, 0
+        if writer:
+            with contextlib.suppress(Error, ValueError):  # closed by its own failure already
+                _native.writer_abort(writer)
+
+
+def interruptible(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
+    """Runs a call of the core that may take long in a thread; on Ctrl-C `cancel` ends it and KeyboardInterrupt rises."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:  # handed to the caller's thread
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, name="redox-commit", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_native.SLICE_S)
+    except BaseException:
+        cancel()
+        thread.join()
+        raise
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
+def existing(dst: str) -> dict[str, Any] | None:
+    """The facts of the complete data set at `dst`, or None if there is none."""
+    if not os.path.exists(os.path.join(dst, MANIFEST)):
+        return None
+    try:
+        dataset = _native.dataset_open(dst)
+    except (NotADatasetError, FormatError):
+        return None  # the core decides what may be done with what is there
+    try:
+        return _native.dataset_info(dataset)
+    finally:
+        _native.dataset_close(dataset)
