@@ -12,7 +12,7 @@
  *   - Options are a JSON object in UTF-8, or NULL for the defaults. Unknown or impossible options: REDOX_EINVAL.
  *   - After a failure redox_last_error() has this thread's failure in words.
  *   - Any function may be called from any thread. In a process forked after the library was loaded every
- *     function but redox_version, redox_abi_version and redox_strerror returns REDOX_EFORK.
+ *     function that returns a redox_status returns REDOX_EFORK; the others go on working there.
  */
 #ifndef REDOX_H
 #define REDOX_H
@@ -24,8 +24,10 @@
 extern "C" {
 #endif
 
+#define REDOX_VERSION "0.1.0" /* of this header; redox_version() is that of the library */
 #define REDOX_ABI_VERSION 1u
 #define REDOX_ABSENT INT64_MIN /* in redox_plan_indices: no sample here */
+#define REDOX_LOG_MIN 8192u    /* bytes that a buffer for redox_log_read has at least */
 
 typedef uint64_t redox_dataset; /* an opened data set */
 typedef uint64_t redox_loader;  /* one rank's passes over a data set, epoch after epoch */
@@ -72,7 +74,7 @@ typedef struct {
   uint32_t flags;            /* out: REDOX_BATCH_* */
   uint32_t n_fields;         /* in: entries of `fields`; must equal the loader's number of fields */
   uint32_t cap_samples;      /* in: room, in samples */
-  uint32_t n_samples;        /* out */
+  uint32_t n_samples;        /* out; with REDOX_ERANGE: how many the batch has */
   uint32_t reserved;
   uint64_t epoch, step;      /* out: the epoch, and this rank's number of the batch in it */
   int64_t *index;            /* out: stored numbers, cap_samples entries, or NULL. Padding under pad="mark": -1 - i */
@@ -89,7 +91,8 @@ redox_status redox_open(const char *path, const char *options_json, uint32_t abi
 redox_status redox_info(redox_dataset ds, char *json, size_t cap, size_t *need);
 /* Random access: the n samples with these stored numbers, in this order. For looking, not for training. */
 redox_status redox_read(redox_dataset ds, const int64_t *numbers, size_t n, redox_batch *batch);
-/* Source numbers of n stored numbers; and their keys, NUL-terminated one after the other. Either may be NULL. */
+/* Source numbers of n stored numbers; and their keys, NUL-terminated one after the other. Either may be NULL; without
+ * `keys` only *need is set. */
 redox_status redox_origin(redox_dataset ds, const int64_t *numbers, size_t n, int64_t *sources, char *keys, size_t cap,
                           size_t *need);
 /* The stored number of the sample with this key, or REDOX_EINVAL. Reads the tables of all chunks once. */
@@ -153,13 +156,17 @@ redox_status redox_job_close(redox_job job); /* cancels and waits if it still ru
 
 const char *redox_version(void);
 uint32_t redox_abi_version(void);
+/* A hash of the sources that the library was built from: tells a checkout's library from its newer sources. Empty in
+ * a forked child. */
+const char *redox_source_hash(void);
 const char *redox_strerror(redox_status status);
 /* This thread's last failure, in words. Returns the length needed with its NUL; writes if cap suffices. */
 size_t redox_last_error(char *buf, size_t cap);
 /* The same failure as JSON: {"status", "message", and what applies of "path", "errno", "shard", "chunk", "sample", "needed",
  * "given", "window", "peer"}. */
 size_t redox_last_error_json(char *buf, size_t cap);
-/* The log lines since the last call, one JSON object a line: {"level", "message"}. Lines too old are dropped and counted. */
+/* Takes the log lines since the last call, as many as fit, one JSON object a line: {"level", "message"}; empty when there
+ * are none. Lines too old are dropped and counted. cap under REDOX_LOG_MIN: REDOX_ERANGE. */
 redox_status redox_log_read(char *buf, size_t cap, size_t *need);
 
 #ifdef __cplusplus
