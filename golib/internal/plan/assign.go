@@ -144,7 +144,7 @@ func (a *assignment) localFirst(b *GlobalBatch) {
 // batch's position, so that it is the same after a resume.
 func (a *assignment) scatter(first int64) {
 	e := a.deal.epoch
-	r := perm.New(perm.Seed("exchange", e.plan.seed, e.number, uint64(first)))
+	r := perm.New(perm.Seed("plan/exchange", e.plan.seed, e.number, uint64(first)))
 	slots := a.slots[:len(a.items)]
 	for i := range slots {
 		slots[i] = int32(i)
@@ -159,25 +159,4 @@ func (a *assignment) scatter(first int64) {
 		x, y := slots[i], slots[j]
 		a.items[x], a.items[y] = a.items[y], a.items[x]
 	}
-}
-
-// storedHome returns the node that takes a position of the stored order.
-func (d *Deal) storedHome(position int64) uint16 {
-	batch := d.globalBatch()
-	place := max(0, position-d.from) % batch
-	quota := int64(d.world.BatchSize)
-	extra := int64(0) // ranks with one more than quota
-	if end := d.epoch.plan.size - d.rest(); position >= end && !d.world.DropLast {
-		n := d.rest() + d.padding()
-		quota, extra = n/d.ranks, n%d.ranks
-	}
-	for node, ranks := range d.world.Nodes {
-		begin := quota*int64(ranks) + min(extra, int64(ranks))
-		if place < begin {
-			return uint16(node)
-		}
-		place -= begin
-		extra -= min(extra, int64(ranks))
-	}
-	return uint16(len(d.world.Nodes) - 1)
 }

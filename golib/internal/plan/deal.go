@@ -183,15 +183,6 @@ func share(samples, ranks, rank int64) int64 {
 	return n
 }
 
-// Home returns the node that reads a chunk and gives its samples to the others. In stored order that is the node that
-// takes its first position; otherwise the home of its partition.
-func (d *Deal) Home(o Open) uint16 {
-	if d.epoch.plan.shuffle {
-		return d.homes[o.Partition]
-	}
-	return d.storedHome(o.Position)
-}
-
 // Position returns the position of the next global batch.
 func (d *Deal) Position() int64 { return d.walk.Position() }
 

@@ -43,7 +43,7 @@ func (p *Plan) Epoch(e uint64) *Epoch {
 		parts:     make([]part, p.partitions),
 		turn:      make([]uint16, len(p.counts)),
 		before:    make([]int64, len(p.counts)),
-		orderSeed: perm.Seed("order", p.seed, e),
+		orderSeed: perm.Seed("plan/order", p.seed, e),
 	}
 	for j, partition := range p.turns(e) {
 		ep.parts[j] = part{partition: partition, start: p.ramp(j)}
@@ -67,9 +67,9 @@ func (p *Plan) turns(e uint64) []uint16 {
 // dealSeed is the seed of what is dealt anew in each epoch, or once for all epochs of a sticky plan.
 func (p *Plan) dealSeed(domain string, e uint64) uint64 {
 	if p.sticky {
-		return perm.Seed("sticky "+domain, p.seed)
+		return perm.Seed("plan/sticky/"+domain, p.seed)
 	}
-	return perm.Seed(domain, p.seed, e)
+	return perm.Seed("plan/"+domain, p.seed, e)
 }
 
 // deal shuffles the chunks and gives each, in that order, to the partition with the fewest samples so far; of several,
@@ -121,7 +121,7 @@ func (e *Epoch) fillQueues(chunks []ChunkID) {
 	for j := range e.parts {
 		q := &e.parts[j]
 		if e.plan.sticky {
-			r := perm.New(perm.Seed("queue", e.plan.seed, e.number, uint64(q.partition)))
+			r := perm.New(perm.Seed("plan/queue", e.plan.seed, e.number, uint64(q.partition)))
 			perm.Shuffle(&r, q.queue)
 		}
 		for _, c := range q.queue {
@@ -164,6 +164,33 @@ func (e *Epoch) cutSegments() {
 // segmentOf returns the index of the segment that a position lies in; positions at the end are in the last one.
 func (e *Epoch) segmentOf(position int64) int {
 	return sort.Search(len(e.segments), func(i int) bool { return e.segments[i].position > position }) - 1
+}
+
+// NextUse estimates, in constant time, the position at which a chunk is first needed in this epoch; -1 if it is not.
+// It is for choosing what to keep in memory for the epoch, where Opens would have to be run to its end. A later chunk of
+// the same partition never has an earlier estimate.
+func (e *Epoch) NextUse(c ChunkID) int64 {
+	ahead := e.before[c]
+	if ahead < 0 {
+		return -1
+	}
+	p := e.plan
+	turn := int(e.turn[c])
+	q := &e.parts[turn]
+	// A chunk is opened when those ahead of it are used up, but for what is left in the other virtual chunks: on
+	// average half a chunk each. The partition's first chunks are opened by the ramp.
+	mean := p.size / int64(p.chunks)
+	others := int64(p.slots(turn) - 1)
+	layer := min(ahead/mean, others)
+	step := max(ahead-others*mean/2, p.ramp(turn+int(layer)*p.partitions)-q.start)
+	return min(e.roundPosition(q.start+step), p.size-1)
+}
+
+// roundPosition returns the position at which a round begins.
+func (e *Epoch) roundPosition(round int64) int64 {
+	i := sort.Search(len(e.segments), func(i int) bool { return e.segments[i].round > round }) - 1
+	s := e.segments[i]
+	return s.position + (round-s.round)*int64(s.active)
 }
 
 // takesPart says whether a part has a sample in each round of a segment.

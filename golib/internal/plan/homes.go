@@ -20,3 +20,33 @@ func (p *Plan) Homes(nodes []int, epoch uint64) []uint16 {
 	}
 	return homes
 }
+
+// Home returns the node that reads a chunk and gives its samples to the other nodes: the home of its partition, or in
+// stored order the node that takes its first position. The chunk must be one that the epoch opens.
+func (d *Deal) Home(c ChunkID) uint16 {
+	e := d.epoch
+	if e.plan.shuffle {
+		return d.homes[e.parts[e.turn[c]].partition]
+	}
+	return d.storedHome(max(e.before[c], d.from))
+}
+
+// storedHome returns the node that takes a position of the stored order: within a global batch the positions go to the
+// ranks in blocks.
+func (d *Deal) storedHome(position int64) uint16 {
+	place := (position - d.from) % d.globalBatch()
+	quota, extra := int64(d.world.BatchSize), int64(0)
+	if position >= d.epoch.plan.size-d.rest() && !d.world.DropLast { // the last batch: see share
+		last := d.rest() + d.padding()
+		quota, extra = last/d.ranks, last%d.ranks
+	}
+	end := int64(0)
+	for node, ranks := range d.world.Nodes {
+		more := min(extra, int64(ranks))
+		extra -= more
+		if end += quota*int64(ranks) + more; place < end {
+			return uint16(node)
+		}
+	}
+	return uint16(len(d.world.Nodes) - 1)
+}

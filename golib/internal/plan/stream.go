@@ -42,7 +42,7 @@ func newStreams(e *Epoch) []stream {
 		streams[j] = stream{
 			epoch: e,
 			part:  q,
-			rand:  perm.New(perm.Seed("draws", e.plan.seed, e.number, uint64(q.partition))),
+			rand:  perm.New(perm.Seed("plan/draws", e.plan.seed, e.number, uint64(q.partition))),
 			next:  j,
 			queue: q.queue,
 			open:  slots[:0:n],
