@@ -112,9 +112,13 @@ def linker_flags(asan: bool) -> str:
     sys.path.insert(0, str(ROOT / "capi"))
     from sourcehash import source_hash  # beside this file, also when setup.py loads it
 
-    external = f"-Wl,--version-script=capi/exports.map -Wl,-soname,{LIBRARY}"
+    # The linker runs in another directory. Each level of quotes is taken off by one of two splits, which know no escapes.
+    script = ROOT / "capi" / "exports.map"
+    if "'" in str(script) or '"' in str(script):
+        raise BuildError(f"the path {ROOT} has quotes in it, which linker flags cannot carry")
+    external = f"'-Wl,--version-script={script}' -Wl,-soname,{LIBRARY}"
     strip = "" if asan else "-s -w "
-    return f"{strip}-X main.sourceHash={source_hash(ROOT)} -extldflags '{external}'"
+    return f'{strip}-X main.sourceHash={source_hash(ROOT)} -extldflags "{external}"'
 
 
 def install(built: Path, out: Path) -> None:
