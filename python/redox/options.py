@@ -1,83 +1,155 @@
-"""The options that `redox.pack` and `redox.Writer` share, checked when they are given."""
+"""The options of loading, checked when they are given."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from typing import Any
+import operator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from .sizes import parse_size
+from redox.sizes import parse_size
 
-CODECS = ("auto", "lz4", "none")
-_MIN_CHUNK = 1 << 10
-_MIN_SHARD = 4 << 10
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redox.subset import Subset
+    from redox.world import World
+
+__all__ = ["Options", "choice", "flag", "whole"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class WriteOptions:
-    """How a data set is written. The meanings are those of `redox.pack`."""
+@dataclass(frozen=True)
+class Options:
+    """What decides order, memory and errors of a run; see `redox.RedoxDataset` for what each one means.
 
+    Raises:
+        ValueError: An option is impossible. The message names it, what it got and what it accepts.
+    """
+
+    batch_size: int
     shuffle: bool = True
-    seed: int = 0
-    codec: str = "auto"
-    chunk_size: int | str = "auto"
-    shard_size: int | str = "256mb"
-    workers: int | None = None
-    overwrite: bool = False
-    resume: bool = True
+    shuffle_seed: int = 0
+    drop_last: bool = False
+    pad: bool | str | None = None
+    fields: Sequence[str] | None = None
+    memory_limit: int | str = "auto"
+    window: int | None = None
+    partitions: int = 64
+    io: str = "auto"
+    exchange: str | float = "local"
+    keep: str = "epoch"
+    timeout: float = 120.0
+    on_error: str = "raise"
+    max_skipped: int = 1000
+    subset: Subset | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("shuffle", "overwrite", "resume"):
-            flag(name, getattr(self, name))
-        if not is_int(self.seed) or not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"seed={self.seed!r}: expected an integer from 0 to 2**64 - 1")
-        choice("codec", self.codec, CODECS)
-        if self.workers is not None and (not is_int(self.workers) or not 0 <= self.workers <= 1024):
-            raise ValueError(f"workers={self.workers!r}: expected a number of processes from 0 to 1024, or None")
-        _ = self.chunk_bytes, self.shard_bytes
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)  # frozen: this only brings a value into its one form
 
-    @property
-    def chunk_bytes(self) -> int:
-        """Raw bytes a chunk; 0 for "auto"."""
-        return 0 if self.chunk_size == "auto" else parse_size(self.chunk_size, "chunk_size", _MIN_CHUNK)
+        put("batch_size", whole("batch_size", self.batch_size, 1, 1 << 24))
+        put("shuffle", flag("shuffle", self.shuffle))
+        put("shuffle_seed", whole("shuffle_seed", self.shuffle_seed, 0, (1 << 64) - 1))
+        put("drop_last", flag("drop_last", self.drop_last))
+        if self.pad is not None and not (isinstance(self.pad, str) and self.pad == "mark"):
+            put("pad", flag("pad", self.pad, 'None, True, False or "mark"'))
+        if not (isinstance(self.memory_limit, str) and self.memory_limit == "auto"):
+            put("memory_limit", parse_size(self.memory_limit, "memory_limit"))
+        if self.window is not None:
+            put("window", whole("window", self.window, 1, (1 << 31) - 1))
+        put("partitions", whole("partitions", self.partitions, 1, (1 << 16) - 1))
+        choice("io", self.io, "auto", "direct", "buffered")
+        put("exchange", _exchange(self.exchange))
+        choice("keep", self.keep, "epoch", "run")
+        put("timeout", _seconds("timeout", self.timeout))
+        choice("on_error", self.on_error, "raise", "skip")
+        put("max_skipped", whole("max_skipped", self.max_skipped, 0, (1 << 63) - 1))
+        if self.fields is not None:
+            put("fields", _names(self.fields))
 
-    @property
-    def shard_bytes(self) -> int:
-        """Bytes a shard file."""
-        return parse_size(self.shard_size, "shard_size", _MIN_SHARD)
+    def native(self, world: World, *, prefetch: int = 0) -> dict[str, Any]:
+        """Return the options as the library takes them, for one rank.
 
-    def content(self) -> dict[str, Any]:
-        """The options that decide what is written, as the core takes them."""
-        return {
+        Args:
+            world: Whose options.
+            prefetch: Batches that the library assembles ahead in its own memory.
+        """
+        options: dict[str, Any] = {
+            "batch_size": self.batch_size,
             "shuffle": self.shuffle,
-            "seed": int(self.seed),
-            "codec": self.codec,
-            "chunk_size": self.chunk_bytes,
-            "shard_size": self.shard_bytes,
+            "shuffle_seed": self.shuffle_seed,
+            "drop_last": self.drop_last,
+            "pad": self.pad,
+            "memory_limit": self.memory_limit,
+            "partitions": self.partitions,
+            "io": self.io,
+            "exchange": self.exchange,
+            "keep": self.keep,
+            "timeout": self.timeout,
+            "on_error": self.on_error,
+            "max_skipped": self.max_skipped,
+            "rank": world.rank,
+            "world_size": world.size,
+            "nodes": world.nodes,
+            "prefetch": prefetch,
         }
-
-    def native(self) -> dict[str, Any]:
-        """All options, as the core takes them."""
-        return {**self.content(), "workers": self.workers or 0, "overwrite": self.overwrite, "resume": self.resume}
-
-
-def is_int(value: object) -> bool:
-    """Whether this is an integer, not a truth value."""
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
-def flag(option: str, value: object) -> None:
-    """ValueError unless this is True or False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{option}={value!r}: expected True or False")
+        if isinstance(self.memory_limit, int):
+            # The limit is the node's. Each of its ranks reads for itself, within its share.
+            options["memory_limit"] = max(1, self.memory_limit // world.ranks_here)
+        if self.window is not None:
+            options["window"] = self.window
+        if self.fields is not None:
+            options["fields"] = list(self.fields)
+        if self.subset is not None and self.subset.bounds is not None:
+            options["subset"] = list(self.subset.bounds)
+        return options
 
 
-def choice(option: str, value: object, choices: tuple[str, ...]) -> None:
-    """ValueError unless this is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{option}={value!r}: expected one of {', '.join(map(repr, choices))}")
+def whole(option: str, value: Any, low: int, high: int) -> int:
+    """Return an option that is a whole number from `low` to `high`."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        raise ValueError(f"{option}={value!r}: expected a whole number from {low} to {high}")
+    return number
 
 
-def cores() -> int:
-    """The processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def flag(option: str, value: Any, accepted: str = "True or False") -> bool:
+    """Return an option that is true or false; numbers are not."""
+    if isinstance(value, bool):
+        return value
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise ValueError(f"{option}={value!r}: expected {accepted}")
+
+
+def choice(option: str, value: Any, *accepted: str) -> str:
+    """Return an option that is one of a few words."""
+    if not isinstance(value, str) or value not in accepted:
+        raise ValueError(f"{option}={value!r}: expected {' or '.join(map(repr, accepted))}")
+    return value
+
+
+def _seconds(option: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e9:
+        raise ValueError(f"{option}={value!r}: expected seconds, more than 0")
+    return float(value)
+
+
+def _exchange(value: Any) -> str | float:
+    if isinstance(value, str) and value in ("local", "uniform", "off"):
+        return value
+    if not isinstance(value, (bool, str)) and isinstance(value, (int, float)) and 0 <= value <= 1:
+        return float(value)
+    raise ValueError(f"exchange={value!r}: expected 'local', 'uniform', 'off' or a fraction from 0 to 1")
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    try:
+        names = () if isinstance(value, str) else tuple(value)
+    except TypeError:
+        names = ()
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise ValueError(f"fields={value!r}: expected a list of at least one field name, each once")
+    return names

@@ -1,0 +1,216 @@
+"""A batch as the library gives it: columns of bytes, as NumPy views of its memory or of our own.
+
+A batch is lent in a *slot* of the library's memory. The slot goes back when the last array over it is gone: every
+array here is made over a `_Lent` object that holds the slot's lease, so a view of a view of a tensor keeps it, and the
+slot is never overwritten under anybody. When the caller has kept all slots, the batch is put into fresh memory instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from redox import _native
+from redox.errors import EngineError
+from redox.schema import Field
+
+__all__ = ["Column", "Columns", "Reader", "dtype_of", "fixed_dtype"]
+
+_MANY_DIMENSIONS = 8
+
+
+@dataclass(slots=True)
+class Column:
+    """One field of a batch of n samples.
+
+    Attributes:
+        field: Which one.
+        data: Fixed-size fields: `[n, *shape]` of the field's dtype. Others: uint8, the samples' bytes one after
+            the other.
+        offsets: int64 `[n+1]`, where each sample's bytes begin; None for fixed-size fields.
+        shape: uint64 `[n, dims]` for arrays of any shape, unused dimensions 2**64-1; else None.
+        valid: uint8 `[n]`, 0 where the value is missing; None if the field can't be.
+    """
+
+    field: Field
+    data: np.ndarray
+    offsets: np.ndarray | None
+    shape: np.ndarray | None
+    valid: np.ndarray | None
+
+
+@dataclass(slots=True)
+class Columns:
+    """One batch of n samples.
+
+    Attributes:
+        n: How many samples.
+        epoch: Of which epoch.
+        step: The batch's number for this rank in that epoch.
+        index: int64 `[n]`, their stored numbers; padding under pad="mark" is -1 - i.
+        columns: One for each field.
+        skipped: Whether a sample stands in for a corrupt one.
+        lease: In borrow mode, what keeps the memory ours; otherwise each array keeps it.
+    """
+
+    n: int
+    epoch: int
+    step: int
+    index: np.ndarray
+    columns: list[Column]
+    skipped: bool
+    lease: object = None
+
+
+def fixed_dtype(field: Field) -> np.dtype[Any] | None:
+    """Return the NumPy dtype of a fixed-size field's items; None for fields of variable size. bfloat16 is uint16."""
+    if field.kind == "array":
+        return dtype_of(field) if field.shape is not None else None
+    name = {"int": "int64", "float": "float64", "bool": "bool"}.get(field.kind)
+    return None if name is None else np.dtype(name)
+
+
+def dtype_of(field: Field) -> np.dtype[Any]:
+    """Return the NumPy dtype of an array field; uint16 for bfloat16, which NumPy lacks."""
+    return np.dtype("uint16" if field.dtype == "bfloat16" else field.dtype)
+
+
+class _Lease:
+    """A slot while somebody holds memory of it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Lent:
+    """Memory of a slot, for np.asarray. The array refers to this object, and so to the lease."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, owner: object, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.owner = owner
+        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": shape, "typestr": dtype.str}
+
+
+_BYTE, _I64, _U64 = np.dtype("uint8"), np.dtype("int64"), np.dtype("uint64")
+
+
+def _view(owner: object, address: int | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    if not address or 0 in shape:
+        return np.empty(shape, dtype)
+    return np.asarray(_Lent(owner, address, shape, dtype))
+
+
+class Reader:
+    """Takes batches out of one native loader. One thread at a time.
+
+    Args:
+        fields: Of every batch, in order.
+        batch_size: The most samples that a batch has.
+        owner: What keeps the loader's memory mapped; borrowed arrays refer to it, so that one used too late shows
+            other data and not a crash.
+    """
+
+    def __init__(self, fields: tuple[Field, ...], batch_size: int, owner: object = None) -> None:
+        self._fields = fields
+        self._owner = owner
+        self._array = (_native.Field * len(fields))()
+        self._native = [self._array[i] for i in range(len(fields))]
+        self._batch = _native.Batch(
+            struct_size=ctypes.sizeof(_native.Batch), n_fields=len(fields), cap_samples=batch_size
+        )
+        self._batch.fields = self._array
+        self._dtypes = [fixed_dtype(field) for field in fields]
+
+    def lend(self, loader: int, timeout: float, *, borrow: bool = False) -> Columns | None:
+        """Return the loader's next batch, or None at the end of the epoch.
+
+        Args:
+            loader: The native loader.
+            timeout: Seconds to wait at most.
+            borrow: The memory goes back with the `Columns`, whoever still looks at it; otherwise with the last array
+                over it.
+        """
+        self._reset()
+        status, slot = _native.acquire(loader, self._batch, timeout)
+        if status == _native.END_OF_EPOCH:
+            return None
+        if status == _native.ERANGE:
+            return self._copy(loader, timeout)
+        lease = _Lease()
+        weakref.finalize(lease, _native.release, slot, os.getpid()).atexit = False
+        columns = self._columns(self._owner if borrow else lease)
+        columns.lease = lease if borrow else None
+        return columns
+
+    def _copy(self, loader: int, timeout: float) -> Columns | None:
+        """The batch in memory of its own: the caller holds all slots."""
+        while True:
+            owner = self._supply()
+            status = _native.next_batch(loader, self._batch, timeout)
+            if status == _native.END_OF_EPOCH:
+                return None
+            if status == _native.OK:
+                return self._columns(owner)
+
+    def read(self, dataset: int, numbers: Any) -> Columns:
+        """Return samples by stored number (a C array), in memory of their own."""
+        self._batch.cap_samples = len(numbers)
+        self._reset()
+        for _ in range(4):
+            owner = self._supply()
+            if _native.read(dataset, numbers, self._batch) == _native.OK:
+                return self._columns(owner)
+        raise EngineError(f"redox_read asks for more memory each time it is called ({self._batch.cap_samples} samples)")
+
+    def _reset(self) -> None:
+        for native in self._native:
+            native.need = native.cap = 0
+            native.shape_cap = native.ndim = 0
+
+    def _supply(self) -> list[np.ndarray]:
+        """Offer fresh memory for what the last call needed, and return it."""
+        n = self._batch.cap_samples
+        owner: list[np.ndarray] = []
+
+        def fresh(count: int, dtype: np.dtype[Any]) -> int:
+            owner.append(np.empty(max(1, count), dtype))
+            return int(owner[-1].ctypes.data)
+
+        self._batch.index = fresh(n, _I64)
+        for field, dtype, native in zip(self._fields, self._dtypes, self._native, strict=True):
+            size = native.need
+            if dtype is not None:
+                size = max(size, n * dtype.itemsize * int(np.prod(field.shape or (), dtype=np.int64)))
+            native.data, native.cap = fresh(size, _BYTE), size
+            native.offsets = fresh(n + 1, _U64) if dtype is None else None
+            native.valid = fresh(n, _BYTE) if field.nullable else None
+            native.shape = None
+            if dtype is None and field.kind == "array":
+                native.shape_cap = max(native.ndim, _MANY_DIMENSIONS)
+                native.shape = fresh(n * native.shape_cap, _U64)
+        return owner
+
+    def _columns(self, owner: object) -> Columns:
+        batch = self._batch
+        n = batch.n_samples
+        columns = []
+        for field, dtype, native in zip(self._fields, self._dtypes, self._native, strict=True):
+            offsets = shape = valid = None
+            if dtype is not None:
+                data = _view(owner, native.data, (n, *(field.shape or ())), dtype)
+            else:
+                offsets = _view(owner, native.offsets, (n + 1,), _I64) if n else np.zeros(1, _I64)
+                data = _view(owner, native.data, (int(offsets[n]),), _BYTE)
+                if field.kind == "array":
+                    shape = _view(owner, native.shape, (n, native.shape_cap), _U64)[:, : native.ndim]
+            if field.nullable:
+                valid = _view(owner, native.valid, (n,), _BYTE)
+            columns.append(Column(field, data, offsets, shape, valid))
+        index = _view(owner, batch.index, (n,), _I64)
+        return Columns(n, batch.epoch, batch.step, index, columns, bool(batch.flags & _native.BATCH_SKIPPED))
+

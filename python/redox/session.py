@@ -1,0 +1,303 @@
+"""One data set in this process: its native handles, and the passes that are made over it.
+
+A *pass* is one iteration over (the rest of) one epoch. Passes one after the other use the same native loader, so that
+what it holds in memory serves the next epoch; passes at the same time get a loader each, on one engine.
+
+Nothing here knows what a batch is turned into; that begins with the `Columns` that a pass gives.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from redox import _native
+from redox.columns import Columns, Reader
+from redox.errors import MemoryLimitError, StateError
+from redox.facts import Facts
+from redox.options import Options
+from redox.state import Cursor, Share
+from redox.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Opened", "Pass", "Progress", "Session", "share_of"]
+
+SLOTS = 3  # batches assembled ahead: one in the user's hands, one on the way to them, one being filled
+
+
+class Opened:
+    """An open native data set; closed with its last user."""
+
+    def __init__(self, path: str) -> None:
+        self.handle = _native.dataset_open(path)
+        self.close = weakref.finalize(self, _close_dataset, self.handle, os.getpid())
+        self.close.atexit = False
+
+
+def _close_dataset(handle: int, pid: int) -> None:
+    if pid == os.getpid():
+        _native.dataset_close(handle)
+
+
+class _Loader:
+    """A native loader and its reader. Used by one pass at a time."""
+
+    def __init__(self, opened: Opened, options: dict[str, Any], fields: Any) -> None:
+        self._opened = opened  # must not be closed before
+        self.handle = _native.loader_new(opened.handle, options)
+        weakref.finalize(self, _native.loader_close, self.handle, os.getpid()).atexit = False
+        self.reader = Reader(fields, options["batch_size"], owner=self)
+
+
+class Session:
+    """What this process holds for one data set object.
+
+    Args:
+        facts: Of the data set.
+        options: Of loading.
+        world: Which rank this is.
+    """
+
+    def __init__(self, facts: Facts, options: Options, world: World) -> None:
+        if world.nodes > 1 and options.exchange != "off":
+            raise RuntimeError(
+                f"{world.nodes} nodes can't exchange samples yet: pass exchange='off' (each node then reads what its "
+                "ranks need from shared storage)"
+            )
+        self.facts, self.options, self.world = facts, options, world
+        self.fields = facts.choose(options.fields if options.fields is None else tuple(options.fields))
+        self.share = share_of(facts, options, world)
+        self.cursor = Cursor(self.share.size)
+        self.latest: Progress | None = None  # of the pass that began last: it is the state
+        self.skipped = [0, 0]  # by Python, in the epoch and in all: samples that did not decode or that were refused
+        self._lock = threading.Lock()
+        self._opened: Opened | None = None
+        self._loaders: list[_Loader] = []
+        self._free: list[_Loader] = []
+        self._busy: _Loader | None = None  # of the pass that began last
+        self._subset = 0
+        self._unchanging: dict[str, Any] | None = None
+
+    @property
+    def opened(self) -> Opened:
+        """The native data set, opened by the first call."""
+        _native.load()  # in a forked child this is what raises, before a handle of the parent is used
+        if self._opened is None:
+            self._opened = Opened(self.facts.path)
+        return self._opened
+
+    def take(self) -> _Loader:
+        """Return a loader that no live pass uses."""
+        with self._lock:
+            if self._free:
+                return self._free.pop(0)
+            loader = self._make()
+            self._loaders.append(loader)
+            return loader
+
+    def give_back(self, loader: _Loader) -> None:
+        """Let another pass have this loader."""
+        with self._lock:
+            self._free.append(loader)
+
+    def _make(self) -> _Loader:
+        opened = self.opened
+        options = self.options.native(self.world, prefetch=SLOTS)
+        subset = self.options.subset
+        if subset is not None and subset.numbers is not None:
+            if not self._subset:
+                array = (ctypes.c_int64 * subset.size).from_buffer_copy(subset.numbers)
+                self._subset = _native.subset_new(opened.handle, array)
+            options["subset_handle"] = self._subset
+        try:
+            if self._loaders:
+                try:
+                    return _Loader(opened, {**options, "share": self._loaders[0].handle}, self.fields)
+                except MemoryLimitError:
+                    if self.options.memory_limit != "auto":
+                        raise
+            return _Loader(opened, options, self.fields)
+        except MemoryLimitError as error:
+            if isinstance(self.options.memory_limit, int):
+                raise _of_the_node(error, self.options.memory_limit, self.world.ranks_here) from None
+            raise
+
+    def state(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the state after what was delivered, or after so many batches of the epoch."""
+        epoch, position = self._progress(batches)
+        return {**self.template(), "epoch": epoch, "position": position}
+
+    def template(self) -> dict[str, Any]:
+        """Return a state with everything in it that does not change."""
+        if self._unchanging is None:
+            if not self._loaders:
+                self.give_back(self.take())
+            state = _native.state(self._loaders[0].handle)
+            self._unchanging = {name: state[name] for name in STATE if name in state}
+        return self._unchanging
+
+    def _progress(self, batches: int | None) -> tuple[int, int]:
+        latest = self.latest
+        if batches is None:
+            return self.cursor.peek() if latest is None else (latest.epoch, latest.position())
+        if latest is None:
+            epoch, start = self.cursor.peek()
+        else:
+            epoch, start = latest.epoch, latest.start
+        done = self.share.before(start)
+        if batches < done:
+            raise StateError(
+                f"batches={batches}: this epoch went on from position {start}, after its first {done} batches; count "
+                "the batches from the beginning of the epoch"
+            )
+        return epoch, self.share.after(start, batches - done)
+
+    def begin(self, progress: Progress, loader: _Loader) -> None:
+        """Take note of a pass that begins."""
+        self.latest, self._busy = progress, loader
+        self.skipped[0] = 0
+
+    def load(self, epoch: int, position: int) -> None:
+        """Let the next pass go on from here."""
+        self.cursor.load(epoch, position)
+        self.latest = None
+
+    def expect(self, state: dict[str, Any]) -> None:
+        """Raise StateError unless a state is of this order: what it has beside epoch and position must be ours."""
+        for name, mine in self.template().items():
+            if name not in ("version", "epoch", "position") and name in state and state[name] != mine:
+                raise StateError(f"the state has {name}={state[name]!r}, this data set is loaded with {name}={mine!r}")
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next pass be this epoch."""
+        self.cursor.set_epoch(epoch)
+        self.latest = None
+
+    def stats(self) -> dict[str, Any]:
+        """Return the counters of this rank, for the latest epoch and in all."""
+        if not self._loaders:
+            self.give_back(self.take())
+        every = [_native.stats(loader.handle) for loader in self._loaders]
+        last = self._loaders.index(self._busy) if self._busy is not None else 0
+        merged = {**every[last], "total": _sum([one["total"] for one in every])}
+        for name, skipped in zip(("epoch", "total"), self.skipped, strict=True):
+            merged[name] = {**merged[name], "skipped": merged[name].get("skipped", 0) + skipped}
+        return merged
+
+
+STATE = ("version", "dataset", "seed", "shuffle", "epoch", "position", "partitions", "window", "subset", "keep", "plan_hash")
+
+
+def share_of(facts: Facts, options: Options, world: World) -> Share:
+    """Return how an epoch is cut for this rank."""
+    size = facts.samples if options.subset is None else options.subset.size
+    return Share(size, options.batch_size, world.size, world.rank, options.drop_last, options.pad is not False)
+
+
+def _of_the_node(error: MemoryLimitError, limit: int, ranks: int) -> MemoryLimitError:
+    """Say a rank's lack of memory in terms of the limit that was given, which is the node's."""
+    if ranks == 1:
+        return error
+    needed = None if error.needed is None else error.needed * ranks
+    message = f"{error} (memory_limit={limit} is shared by {ranks} ranks on this node; all of them need {needed} bytes)"
+    return MemoryLimitError(message, needed=needed, given=limit, window=error.window)
+
+
+_LARGEST = ("resident_bytes", "resident_peak")
+
+
+def _sum(every: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add up counters; of what several loaders share on one engine, take the largest."""
+    total = dict(every[0])
+    for one in every[1:]:
+        for name, value in one.items():
+            if isinstance(value, (int, float)) and isinstance(total.get(name), (int, float)):
+                total[name] = max(total[name], value) if name in _LARGEST else total[name] + value
+    return total
+
+
+class Progress:
+    """How far a pass is. Outlives it, so that a state can be told after a `break`.
+
+    Args:
+        share: How the epoch is cut.
+        epoch: Which epoch.
+        start: Position at which the pass began.
+    """
+
+    def __init__(self, share: Share, epoch: int, start: int) -> None:
+        self.share, self.epoch, self.start = share, epoch, start
+        self.batches = 0
+        self.done = start >= share.size
+        self.pending: Callable[[], int] = lambda: 0  # samples of the latest batch that were not handed out yet
+
+    def position(self) -> int:
+        """Return the global position up to which samples were handed out.
+
+        Raises:
+            StateError: One rank of several is in the middle of a batch: where the others are can't be told.
+        """
+        share = self.share
+        if self.done:
+            return share.size
+        pending = self.pending()
+        if not pending:
+            return share.after(self.start, self.batches)
+        if share.world > 1:
+            raise StateError("with several ranks a state can be told between batches only, not in the middle of one")
+        return min(share.size, self.start + self.batches * share.step) - pending
+
+
+class Pass:
+    """One iteration over (the rest of) an epoch. Begins when the first batch is asked for.
+
+    Args:
+        session: Of the data set.
+        borrow: Lend each batch only until the next one.
+    """
+
+    def __init__(self, session: Session, *, borrow: bool = False) -> None:
+        self._session = session
+        self._borrow = borrow
+        self._loader: _Loader | None = None
+        self._giver: Any = None
+        self.progress: Progress | None = None
+
+    def next(self) -> Columns | None:
+        """Return the next batch; None at the end of the epoch, and from then on."""
+        progress = self.progress or self._begin()
+        if progress.done:
+            self._give_back()
+            return None
+        assert self._loader is not None
+        columns = self._loader.reader.lend(self._loader.handle, self._session.options.timeout, borrow=self._borrow)
+        if columns is None:
+            progress.done = True
+            self._give_back()
+        else:
+            progress.batches += 1
+        return columns
+
+    def _begin(self) -> Progress:
+        session = self._session
+        loader = self._loader = session.take()
+        self._giver = weakref.finalize(self, session.give_back, loader)
+        self._giver.atexit = False
+        progress = Progress(session.share, *session.cursor.begin())
+        if progress.start == 0:
+            _native.set_epoch(loader.handle, progress.epoch)
+        elif not progress.done:
+            state = {**session.template(), "epoch": progress.epoch, "position": progress.start}
+            _native.restore(loader.handle, state)
+        session.begin(progress, loader)
+        self.progress = progress
+        return progress
+
+    def _give_back(self) -> None:
+        self._loader = None
+        self._giver()
