@@ -62,10 +62,15 @@ func (b *Builder) Reset() {
 func (b *Builder) Len() int    { return len(b.ends) }
 func (b *Builder) Raw() uint64 { return uint64(len(b.raw)) }
 
-// Takes says whether a sample still belongs into a chunk of `target` raw bytes: chunks are cut before the sample that
-// would exceed the target, so a larger sample is a chunk by itself. Codecs play no part.
+// Takes says whether a sample still belongs into a chunk of `target` raw bytes.
 func (b *Builder) Takes(raw uint64, key int, target int64) bool {
-	return len(b.ends) == 0 || len(b.ends) < MaxSamples && uint64(len(b.raw))+raw <= uint64(target) && len(b.keys)+key <= maxKeys
+	return Takes(len(b.ends), uint64(len(b.raw)), len(b.keys), raw, key, target)
+}
+
+// Takes is the rule by which chunks are cut: before the sample that would exceed the target, so that a larger sample
+// is a chunk by itself. The chunk has so many samples, raw bytes and bytes of keys. Codecs play no part.
+func Takes(samples int, size uint64, keys int, raw uint64, key int, target int64) bool {
+	return samples == 0 || samples < MaxSamples && size+raw <= uint64(target) && keys+key <= maxKeys
 }
 
 // Buffer lends the memory behind the samples so far, to append one raw sample to; Add takes it.

@@ -35,7 +35,8 @@ type assembly struct {
 	// Of the appender, until all goroutines have ended:
 	fresh   done // since the last shard
 	total   labelCounts
-	onShard func(done) // told after the journal; may be nil
+	onShard func(done)        // told after the journal; may be nil
+	onChunk func(next uint64) // told how far the input is in shards; may be nil
 }
 
 // job is one chunk on its way.
@@ -136,6 +137,9 @@ func (a *assembly) append() {
 			a.fresh.Skipped = append(a.fresh.Skipped, j.skipped...)
 			a.fresh.Labels.add(j.labels)
 			a.fresh.Samples = a.shards.samples
+			if a.onChunk != nil {
+				a.onChunk(j.next)
+			}
 		}
 		a.free <- j.builder
 	}

@@ -48,6 +48,18 @@ func chunkSize(raw uint64) int64 {
 	return min(max(size, minChunk), maxChunk)
 }
 
+func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
+
+// workers is how many chunks may be worked on at once: each has a builder, which holds the chunk raw, packed and as
+// compression scratch, and half of the memory is for them.
+func (o *Options) workers() int {
+	size := o.ChunkSize
+	if size == 0 {
+		size = maxChunk
+	}
+	return int(min(max(o.Memory/2/(3*size)-2, 1), int64(o.Workers)))
+}
+
 // check fills in defaults.
 func (o *Options) check() error {
 	if err := o.Schema.Validate(); err != nil {
@@ -63,7 +75,7 @@ func (o *Options) check() error {
 		o.Memory = defaultMemory
 	}
 	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
+		o.Workers = defaultWorkers()
 	}
 	switch {
 	case o.Codec != "auto" && o.Codec != "lz4" && o.Codec != "none":

@@ -39,8 +39,11 @@ func newRun(ctx context.Context, dst string, o Options) (*run, *chunk.Manifest, 
 		return nil, m, err
 	}
 	r := &run{o: o, identity: identity, layout: chunk.NewLayout(o.Schema), t: t, shards: &shardWriter{dir: dst}}
-	r.asm = newAssembly(ctx, r.layout, o.Schema, r.shards, o.Workers)
-	r.asm.note = func(d done) error { return t.journal.note(line{Shard: &d}) }
+	r.asm = newAssembly(ctx, r.layout, o.Schema, r.shards, o.workers())
+	r.asm.note = func(d done) error {
+		r.skipped = append(r.skipped, d.Skipped...)
+		return t.journal.note(line{Shard: &d})
+	}
 	if err := r.restore(); err != nil {
 		_ = r.stop(err)
 		return nil, nil, err

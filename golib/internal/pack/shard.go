@@ -97,6 +97,9 @@ func (w *shardWriter) open() error {
 
 // finish writes the header of the open shard, makes the file durable and hands it to after.
 func (w *shardWriter) finish(last bool) error {
+	if w.f == nil { // resumed, and all that was left is unreadable by now: the last shard stays as it was
+		return nil
+	}
 	w.header.Last, w.header.Bytes = last, uint64(w.offset)
 	b := w.header.Encode(w.json)
 	if _, err := w.f.WriteAt(b, 0); err != nil {
