@@ -50,7 +50,11 @@ def find_go() -> str | None:
             continue
         # GOTOOLCHAIN=local: what is installed, not what it would download.
         run = subprocess.run(
-            [go, "env", "GOVERSION"], capture_output=True, text=True, check=False, env=os.environ | {"GOTOOLCHAIN": "local"}
+            [go, "env", "GOVERSION"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"GOTOOLCHAIN": "local"},
         )
         match = re.match(r"go(\d+)\.(\d+)", run.stdout)
         if match and (int(match[1]), int(match[2])) >= go_version_needed():
@@ -112,7 +116,7 @@ def linker_flags(asan: bool) -> str:
     sys.path.insert(0, str(ROOT / "capi"))
     from sourcehash import source_hash  # beside this file, also when setup.py loads it
 
-    # The linker runs in another directory. Each level of quotes is taken off by one of two splits, which know no escapes.
+    # The linker runs in another directory. Two splits take off one level of quotes each; they know no escapes.
     script = ROOT / "capi" / "exports.map"
     if "'" in str(script) or '"' in str(script):
         raise BuildError(f"the path {ROOT} has quotes in it, which linker flags cannot carry")
