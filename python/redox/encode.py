@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ Encoded = tuple[bytes | None, Shape | None]
 
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))
 _TIFF_MODES = frozenset(("I", "F", "CMYK", "YCbCr", "LAB", "I;16B"))  # what PNG would change and TIFF keeps
+_DOUBLE = struct.Struct("<d")
 _EXACT_INT = 1 << 53  # larger integers are not all float64
 
 
@@ -86,8 +88,8 @@ class Encoder:
                 missing += 1
             else:
                 raise TypeError(
-                    f"sample {number}: field {field.name!r} is missing (it has {', '.join(map(repr, sample)) or 'none'});"
-                    " a ? behind its kind in fields= allows that"
+                    f"sample {number}: field {field.name!r} is missing (it has {', '.join(map(repr, sample)) or 'none'})"
+                    "; a ? behind its kind in fields= allows that"
                 )
         if not self._select and len(sample) > len(picked) - missing:
             extra = next(k for k in sample if k not in self.schema.names)
@@ -129,9 +131,9 @@ def _int(value: Any) -> bytes:
 
 def _float(value: Any) -> bytes:
     if isinstance(value, (float, np.floating)):
-        return np.float64(value).tobytes()
+        return _DOUBLE.pack(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and -_EXACT_INT <= value <= _EXACT_INT:
-        return np.float64(value).tobytes()
+        return _DOUBLE.pack(value)
     raise _wrong("float", value)
 
 

@@ -35,7 +35,8 @@ def of_callable(function: Any) -> str:
         return f"{of_callable(function.__func__)} of {of_value(function.__self__)}"
     if isinstance(function, types.FunctionType):
         held = [of_value(cell.cell_contents) for cell in function.__closure__ or () if _is_set(cell)]
-        return f"{function.__module__}.{function.__qualname__}({_code(function.__code__)}, {function.__defaults__!r}, {held})"
+        name = f"{function.__module__}.{function.__qualname__}"
+        return f"{name}({_code(function.__code__)}, {function.__defaults__!r}, {held})"
     return of_value(function)
 
 
@@ -44,7 +45,7 @@ def of_value(value: Any) -> str:
     if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
         return of_callable(value)
     name = f"{type(value).__module__}.{type(value).__qualname__}"
-    if type(value).__repr__ is object.__repr__ and hasattr(value, "__dict__"):
+    if hasattr(value, "__dict__") and type(value).__repr__ == object.__repr__:
         return f"{name}({_ADDRESS.sub('', repr(sorted(vars(value).items(), key=lambda item: item[0])))})"
     return f"{name}({_ADDRESS.sub('', repr(value))})"
 

@@ -27,7 +27,9 @@ class Info:
         skipped: as above; empty unless it came from `redox.pack(on_error="skip")`.
     """
 
-    def __init__(self, raw: dict[str, Any], path: str | os.PathLike[str], skipped: list[dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self, raw: dict[str, Any], path: str | os.PathLike[str], skipped: list[dict[str, Any]] | None = None
+    ) -> None:
         self._raw = raw
         self.path = os.fspath(path)
         self.skipped = skipped or []
@@ -44,7 +46,7 @@ class Info:
     @property
     def format_version(self) -> str:
         """Version of the format, like "1.0"."""
-        return str(self._raw["format_version"])
+        return str(self._raw["format_version"]).removeprefix("redox ")
 
     @property
     def fingerprint(self) -> str:
@@ -86,7 +88,7 @@ class Info:
     @property
     def fields(self) -> dict[str, str]:
         """Kinds by field name, as in `redox.pack(fields=…)`."""
-        return {f["name"]: _kind(f) for f in self._raw["fields"]}
+        return {f["name"]: f["written"] for f in self._raw["fields"]}
 
     @property
     def layout(self) -> str:
@@ -131,7 +133,12 @@ class Info:
         """
         rho = self._raw.get("rho")
         vif = predicted_vif(rho, BATCH_SIZE, self.window, self.chunks)
-        return {"rho": rho, "vif": vif, "batch_size": BATCH_SIZE, "advice": mixing_advice(vif, self.window, self.shuffled)}
+        return {
+            "rho": rho,
+            "vif": vif,
+            "batch_size": BATCH_SIZE,
+            "advice": mixing_advice(vif, self.window, self.shuffled),
+        }
 
     @cached_property
     def _simulated(self) -> dict[str, Any]:
@@ -151,7 +158,7 @@ class Info:
         return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
-        return f"redox.Info({self.path!r}: {self.samples:,} samples in {self.chunks:,} chunks, {self.stored_bytes:,} bytes)"
+        return f"redox.Info({self.path!r}: {self.samples} samples in {self.chunks} chunks, {self.stored_bytes} bytes)"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Info) and (self._raw, self.path) == (other._raw, other.path)
@@ -176,16 +183,6 @@ def mixing_advice(vif: float | None, window: int, shuffled: bool) -> str | None:
             " shuffle=False; pack it again with shuffle=True"
         )
     return (
-        f"batches are mixed poorly (variance {vif:.1f} times that of a full shuffle): open more chunks, window={2 * window} or more"
+        f"batches are mixed poorly (variance {vif:.1f} times that of a full shuffle):"
+        f" open more chunks, window={2 * window} or more"
     )
-
-
-def _kind(field: dict[str, Any]) -> str:
-    """A field as users write it."""
-    kind = field["kind"]
-    if kind == "array":
-        shape = field.get("shape")
-        inside = "..." if shape is None else ",".join(map(str, shape))
-        bare = shape is None and field["dtype"] != "bool"
-        kind = field["dtype"] if bare else f"{field['dtype']}[{inside}]"
-    return kind + ("?" if field.get("nullable") else "")

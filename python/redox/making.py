@@ -5,6 +5,7 @@ For `packing`. Runs in its worker processes, so what goes in and comes out is sm
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
@@ -18,7 +19,7 @@ Transform = Callable[[Any], Any]
 
 
 class Made(NamedTuple):
-    """What became of one source sample: usually one record, none if it was dropped."""
+    """What became of one source sample: usually one record, none if it was dropped, any number of a generator's."""
 
     number: int
     key: str | None
@@ -42,6 +43,9 @@ class Maker:
     def __init__(self, source: Source, transform: Transform | None) -> None:
         self._source = source
         self._transform = transform
+        #: Whether the transform makes several samples of one: known at once, or from what it gives first.
+        call = type(transform).__call__ if transform is not None else None
+        self.many = inspect.isgeneratorfunction(transform) or inspect.isgeneratorfunction(call)
 
     def samples(self, task: Task) -> list[Any] | Bad:
         """The samples of a task, after the transform."""
@@ -50,7 +54,10 @@ class Maker:
             if self._transform is None:
                 return [sample]
             result = self._transform(self._source.prepare(sample))
-            return list(result) if isinstance(result, types.GeneratorType) else [result]
+            if not isinstance(result, types.GeneratorType):
+                return [result]
+            self.many = True
+            return list(result)
         except SkipSample:
             return []
         except Exception as error:

@@ -18,9 +18,9 @@ from . import _native, identity, sources
 from .encode import Encoder
 from .info import Info
 from .making import Encoding, Made, Maker, Refused, raised
-from .options import WriteOptions, choice, cores
 from .progress import Callback, Progress
 from .schema import FieldsOption, Schema, check, given, infer
+from .settings import WriteOptions, choice, cores
 from .sink import Sink, existing
 from .sources import Bad, Source, Task
 from .workers import Workers
@@ -37,7 +37,7 @@ class _Request:
 
     source: Any
     dst: str
-    format: str
+    found: str  # the format
     fields: FieldsOption
     transform: Callable[[Any], Any] | None
     on_error: str
@@ -48,7 +48,7 @@ def pack(
     src: Any,
     dst: str | os.PathLike[str],
     *,
-    format: str = "auto",
+    format: str = "auto",  # noqa: A002 - the public name
     shuffle: bool = True,
     seed: int = 0,
     codec: str = "auto",
@@ -142,7 +142,7 @@ def _pack_files(request: _Request, report: Progress) -> list[dict[str, Any]]:
             **request.options.native(),
             "src": os.fspath(request.source),
             "dst": request.dst,
-            "format": request.format,
+            "format": request.found,
             "on_error": request.on_error,
         },
     )
@@ -159,22 +159,22 @@ def _pack_files(request: _Request, report: Progress) -> list[dict[str, Any]]:
 
 def _pack_samples(request: _Request, report: Progress) -> list[dict[str, Any]]:
     """Anything else, through Python."""
-    source = sources.resolve(request.source, request.format, request.fields)
+    source = sources.resolve(request.source, request.found, request.fields)
     digest = identity.fingerprint(
         source.identity(),
         {
             **request.options.content(),
-            "format": request.format,
+            "format": request.found,
             "fields": request.fields,
             "transform": identity.of_callable(request.transform),
             "on_error": request.on_error,
         },
     )
     if not request.options.overwrite:
-        facts = existing(request.dst)
-        if facts is not None and facts.get("source_hash") == digest:
+        there = existing(request.dst)
+        if there == digest:
             return []
-        if facts is not None:
+        if there is not None:
             raise FileExistsError(
                 f"{request.dst} is a data set of another source or of other options;"
                 " pass overwrite=True to replace it, or another dst"
@@ -206,11 +206,10 @@ class _Packing:
         with Workers(maker.encoding(encoder), count) as workers:
             sink = Sink(self._request.dst, encoder.schema, self._request.options, self._digest, self._source.classes)
             try:
-                early = self._early(maker.encoding(encoder), head, sink.resumed)
-                late = workers.map(self._late(tasks, head[-1][0].number + 1, sink.resumed))
-                self._write(sink, itertools.chain(early, late))
-                if not self._written and not sink.resumed:
-                    raise ValueError(f"src: no sample of {self._source.name} is left to pack")
+                first = 0 if maker.many else sink.resumed
+                early = self._early(maker.encoding(encoder), head, first)
+                late = workers.map(self._late(tasks, head[-1][0].number + 1, first))
+                self._write(sink, itertools.chain(early, late), maker.many)
                 sink.commit()
             finally:
                 sink.abort()
@@ -237,7 +236,9 @@ class _Packing:
     def _encoder(self, head: list[tuple[Task, list[Any]]]) -> Encoder:
         flat = [(task.number, sample) for task, samples in head for sample in samples]
         fields = self._request.fields
-        schema: Schema = infer(flat, self._source.hints) if fields is None else given(flat[0][1], fields, self._source.hints)
+        schema: Schema = (
+            infer(flat, self._source.hints) if fields is None else given(flat[0][1], fields, self._source.hints)
+        )
         return Encoder(schema, select=isinstance(fields, Mapping))
 
     def _workers(self, seconds: float) -> int:
@@ -258,24 +259,35 @@ class _Packing:
             return self._source.tasks(first, self._bad)
         return (task for task in tasks if task.number >= first)
 
-    def _write(self, sink: Sink, results: Iterator[Made | Bad | Refused]) -> None:
+    def _write(self, sink: Sink, results: Iterator[Made | Bad | Refused], many: bool) -> None:
         total = self._source.total
         for result in results:
             if isinstance(result, Made):
-                self._take(sink, result)
+                self._take(sink, result, many)
                 self._report(result.number + 1, total)
             elif isinstance(result, Bad):
                 self._bad(result)
             else:
                 raise result.error
 
-    def _take(self, sink: Sink, made: Made) -> None:
-        for place, record in enumerate(made.records):
-            key = made.key
-            if place:  # several samples of one: keys stay unique
-                key = f"{made.number if key is None else key}#{place}"
-            sink.write(record, made.number, key)
-            self._written += 1
+    def _take(self, sink: Sink, made: Made, many: bool) -> None:
+        """Writes what became of a sample.
+
+        Where one sample becomes several, these are numbered in the order in which they come, and their keys tell whose
+        they are. An interrupted run is then repeated from the source's beginning, and the core leaves out what it has.
+        """
+        if not many:
+            if len(made.records) > 1:
+                raise TypeError(
+                    f"sample {made.number}: the transform returned a generator, but none for the first samples"
+                )
+            for record in made.records:
+                sink.write(record, made.number, made.key)
+        else:
+            origin = made.number if made.key is None else made.key
+            for place, record in enumerate(made.records):
+                sink.write(record, self._written + place, f"{origin}#{place}")
+        self._written += len(made.records)
 
     def _bad(self, bad: Bad) -> None:
         if self._request.on_error == "raise":

@@ -60,8 +60,9 @@ class Field:
         match = _ARRAY.match(bare)
         if match is None or match[1] not in DTYPES:
             raise ValueError(
-                f"fields: unknown kind {text!r} of {name!r}; kinds are {', '.join(PLAIN)}, a dtype ({', '.join(DTYPES)}) for"
-                " arrays of any shape (bool[...] for bool), dtype[shape] for fixed ones, each with an optional ? for values that may be None"
+                f"fields: unknown kind {text!r} of {name!r}; kinds are {', '.join(PLAIN)}, a dtype ({', '.join(DTYPES)})"
+                " for arrays of any shape (bool[...] for bool), dtype[shape] for fixed ones,"
+                " each with an optional ? for values that may be None"
             )
         shape = None if match[2] in (None, "...") else tuple(int(n) for n in match[2].split(",") if n.strip())
         return cls(name, "array", match[1], shape, nullable)
@@ -104,7 +105,10 @@ def check(fields: FieldsOption) -> None:
         for place, kind in enumerate(fields):
             Field.parse(str(place), kind)
     else:
-        raise ValueError(f"fields: expected {{name: kind}}, a list of kinds (for tuples), one kind (for scalars) or None, got {fields!r}")
+        raise ValueError(
+            "fields: expected {name: kind}, a list of kinds (for tuples), one kind (for single values) or None,"
+            f" got {fields!r}"
+        )
 
 
 def layout_of(sample: Any) -> Layout:
@@ -132,7 +136,9 @@ def _tuple_names(sample: tuple[Any, ...], hints: Mapping[str, str] | None) -> Se
     return [str(i) for i in range(len(sample))]
 
 
-def given(sample: Any, fields: Mapping[str, str] | Sequence[str] | str, hints: Mapping[str, str] | None = None) -> Schema:
+def given(
+    sample: Any, fields: Mapping[str, str] | Sequence[str] | str, hints: Mapping[str, str] | None = None
+) -> Schema:
     """The schema of explicitly written fields for samples like this one."""
     layout = layout_of(sample)
     if isinstance(fields, str):
@@ -148,7 +154,9 @@ def given(sample: Any, fields: Mapping[str, str] | Sequence[str] | str, hints: M
     if layout == "tuple" and len(pairs) != len(sample):
         raise TypeError(f"fields names {len(pairs)} fields, but the samples are tuples of {len(sample)}")
     if layout == "scalar" and len(pairs) != 1:
-        raise TypeError(f"fields names {len(pairs)} fields, but the samples are single values ({type(sample).__name__})")
+        raise TypeError(
+            f"fields names {len(pairs)} fields, but the samples are single values ({type(sample).__name__})"
+        )
     if layout == "dict" and not isinstance(fields, Mapping):
         raise TypeError("the samples are dicts: write fields as {name: kind}")
     return Schema(tuple(Field.parse(name, kind) for name, kind in pairs), layout)
@@ -194,7 +202,7 @@ def recognise(name: str, value: Any, hint: str | None = None) -> Field:
     array = dtype_and_shape(value)
     if array is not None:
         return Field(name, "array", *array, inferred=True)
-    return Field(name, _plain_kind(value), *_list_dtype(value), inferred=True)
+    return Field(name, _plain_kind(value), _list_dtype(value), inferred=True)
 
 
 def is_image(value: Any) -> bool:
@@ -234,18 +242,20 @@ def _plain_kind(value: Any) -> str:
         return "json"
     if value is None:
         raise TypeError("is None, so its kind can't be told; pass fields={…} with a kind that ends in ?")
-    raise TypeError(f"a {type(value).__module__}.{type(value).__qualname__} fits no field kind; convert it, or use transform=")
+    raise TypeError(
+        f"a {type(value).__module__}.{type(value).__qualname__} fits no field kind; convert it, or use transform="
+    )
 
 
-def _list_dtype(value: Any) -> tuple[str] | tuple[()]:
-    """("int64",) or ("float64",) for a non-empty list of numbers."""
+def _list_dtype(value: Any) -> str:
+    """ "int64" or "float64" for a non-empty list of numbers, else ""."""
     if not isinstance(value, (list, tuple)) or not value:
-        return ()
+        return ""
     if all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in value):
-        return ("int64",)
+        return "int64"
     if all(isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool) for v in value):
-        return ("float64",)
-    return ()
+        return "float64"
+    return ""
 
 
 def _fits_hint(value: Any, hint: str) -> bool:

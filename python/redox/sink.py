@@ -7,6 +7,7 @@ second.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -14,11 +15,12 @@ from typing import Any
 
 from . import _native
 from .encode import Record
-from .errors import Error, FormatError, NotADatasetError
-from .options import WriteOptions
+from .errors import Error
 from .schema import Schema
+from .settings import WriteOptions
 
 MANIFEST = "manifest.json"
+SOURCE = "source"  # in a manifest's meta: the identity of source and options
 
 
 class Sink:
@@ -38,6 +40,7 @@ class Sink:
         native["layout"] = schema.layout
         if source:
             native["source_hash"] = source
+            native["meta"] = {SOURCE: source}
         if classes is not None:
             native["classes"] = classes
         self._writer = _native.writer_new(dst, native)
@@ -72,7 +75,7 @@ class Sink:
 
 
 def interruptible(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
-    """Runs a call of the core that may take long in a thread; on Ctrl-C `cancel` ends it and KeyboardInterrupt rises."""
+    """Runs a call of the core that may take long in a thread; on Ctrl-C `cancel` ends it."""
     outcome: list[Any] = []
 
     def run() -> None:
@@ -96,15 +99,17 @@ def interruptible(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
     return result
 
 
-def existing(dst: str) -> dict[str, Any] | None:
-    """The facts of the complete data set at `dst`, or None if there is none."""
-    if not os.path.exists(os.path.join(dst, MANIFEST)):
+def existing(dst: str) -> str | None:
+    """The identity of the complete data set at `dst` ("" if it has none), or None if there is no data set.
+
+    Read without the library, so that worker processes can still be forked before a Go runtime starts. Whether the data
+    set is sound is the core's to say.
+    """
+    try:
+        with open(os.path.join(dst, MANIFEST), encoding="utf-8") as file:
+            manifest = json.load(file)
+        return str((manifest.get("meta") or {}).get(SOURCE, ""))
+    except FileNotFoundError:
         return None
-    try:
-        dataset = _native.dataset_open(dst)
-    except (NotADatasetError, FormatError):
-        return None  # the core decides what may be done with what is there
-    try:
-        return _native.dataset_info(dataset)
-    finally:
-        _native.dataset_close(dataset)
+    except (OSError, ValueError, AttributeError):
+        return ""

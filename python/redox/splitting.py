@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from .info import Info
-from .options import is_int
+from .settings import is_int
 
 Subset = tuple[int, int] | npt.NDArray[np.int64]
 
 _ROUNDING = 1e-6
 
 
-def split(path: str | os.PathLike[str], sizes: Sequence[float] | Sequence[int], *, seed: int | None = None) -> list[Subset]:
+def split(
+    path: str | os.PathLike[str], sizes: Sequence[float] | Sequence[int], *, seed: int | None = None
+) -> list[Subset]:
     """Cuts a data set into subsets for `RedoxDataset(subset=…)`.
 
     Where packing shuffled, the parts are runs of stored numbers: random samples all the same, and each chunk is read by

@@ -88,7 +88,11 @@ class Workers(Generic[T, R]):
         process = self._processes[place]
         process.join(1)
         code = process.exitcode
-        how = f"was killed by signal {-code} (out of memory?)" if code is not None and code < 0 else f"ended with code {code}"
+        how = (
+            f"was killed by signal {-code} (out of memory?)"
+            if code is not None and code < 0
+            else f"ended with code {code}"
+        )
         return RuntimeError(f"a packing worker {how}; workers=0 packs in this process and shows why")
 
     def close(self) -> None:

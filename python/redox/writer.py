@@ -10,8 +10,8 @@ from . import identity
 from .encode import Encoder
 from .errors import ClosedError
 from .info import Info
-from .options import WriteOptions, is_int
 from .schema import FieldsOption, check, given, infer
+from .settings import WriteOptions, is_int
 from .sink import MANIFEST, Sink
 
 

@@ -17,45 +17,42 @@ FORMATS = ("auto", "imagefolder", "files", "webdataset", "jsonl", "samples")
 __all__ = ["FORMATS", "Bad", "Source", "Task", "detect", "resolve"]
 
 
-def detect(src: Any, format: str = "auto") -> str:
-    """The format of `src`: `format` unless that is "auto".
+def detect(src: Any, wanted: str = "auto") -> str:
+    """The format of `src`: `wanted` unless that is "auto".
 
     Raises:
         ValueError: the format is unknown, does not fit, or can't be told.
         StorageError: the path can't be read.
     """
-    if format not in FORMATS:
-        raise ValueError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+    if wanted not in FORMATS:
+        raise ValueError(f"format={wanted!r}: expected one of {', '.join(FORMATS)}")
     paths = _paths(src)
     if paths is None:
-        if format in ("auto", "samples") and samples.is_samples(src):
+        if wanted in ("auto", "samples") and samples.is_samples(src):
             return "samples"
-        wanted = "a path, a data set, an iterable or a list of samples" if format == "auto" else f"what format={format!r} reads"
-        raise ValueError(f"src: a {type(src).__name__} is not {wanted}")
+        kinds = "a path, a data set, an iterable or a list of samples" if wanted == "auto" else f"of format {wanted!r}"
+        raise ValueError(f"src: a {type(src).__name__} is not {kinds}")
     for path in paths:
         if "://" in path:
-            raise ValueError(f"src: {path} is no local path; copy the data here first, or pass an iterable that reads it")
-    if format == "samples":
+            raise ValueError(f"src: {path} is no local path; copy the data here first, or pass an iterable over it")
+    if wanted == "samples":
         raise ValueError(f"format='samples' reads Python objects, not the path {paths[0]}")
-    return _detect_path(paths) if format == "auto" else format
+    return _detect_path(paths) if wanted == "auto" else wanted
 
 
-def resolve(src: Any, format: str, fields: Any = None) -> Source:
+def resolve(src: Any, found: str, fields: Any = None) -> Source:
     """The source of a detected format (not "auto")."""
-    if format == "samples":
+    if found == "samples":
         return samples.of(src)
     paths = _paths(src) or []
-    if format == "webdataset":
+    if found == "webdataset":
         return webdataset.WebDataset(_tars(paths), fields if isinstance(fields, Mapping) else None)
     if len(paths) != 1:
-        raise ValueError(f"src: format={format!r} reads one path, got {len(paths)}")
+        raise ValueError(f"src: format={found!r} reads one path, got {len(paths)}")
     path = paths[0]
-    is_folder = os.path.isdir(path)
-    if os.path.exists(path) and is_folder == (format == "jsonl"):
-        raise ValueError(f"src: format={format!r} reads a {'file' if is_folder else 'folder'}, {path} is none")
-    if format == "jsonl":
+    if found == "jsonl":
         return jsonlines.JSONLines(path)
-    return trees.ImageFolder(path) if format == "imagefolder" else trees.Files(path)
+    return trees.ImageFolder(path) if found == "imagefolder" else trees.Files(path)
 
 
 def _paths(src: Any) -> list[str] | None:
@@ -101,5 +98,7 @@ def _only_tars(folder: str) -> bool:
 
 def _tars(paths: list[str]) -> list[str]:
     if len(paths) == 1 and os.path.isdir(paths[0]):
-        return [os.path.join(paths[0], name) for name in sorted(os.listdir(paths[0])) if name.endswith(webdataset.SUFFIXES)]
+        return [
+            os.path.join(paths[0], name) for name in sorted(os.listdir(paths[0])) if name.endswith(webdataset.SUFFIXES)
+        ]
     return paths

@@ -133,7 +133,9 @@ def digest(sample: Any, number: int) -> str:
 
 def is_samples(src: Any) -> bool:
     """Whether this is a Python object that holds or yields samples."""
-    return not isinstance(src, (str, bytes, bytearray, Mapping)) and (hasattr(src, "__getitem__") or hasattr(src, "__iter__"))
+    return not isinstance(src, (str, bytes, bytearray, Mapping)) and (
+        hasattr(src, "__getitem__") or hasattr(src, "__iter__")
+    )
 
 
 def of(src: Any) -> Source:

@@ -81,7 +81,9 @@ class Source(abc.ABC):
 
 def storage_error(path: str | os.PathLike[str], error: OSError) -> StorageError:
     """An unreadable file as the error that `pack` promises."""
-    return StorageError(f"can't read {os.fspath(path)}: {error.strerror or error}", path=os.fspath(path), errno=error.errno)
+    return StorageError(
+        f"can't read {os.fspath(path)}: {error.strerror or error}", path=os.fspath(path), errno=error.errno
+    )
 
 
 def file_identity(path: str) -> str:

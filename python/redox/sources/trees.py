@@ -7,7 +7,7 @@ time. Both see the same files in the same order.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..images import decoded
@@ -64,7 +64,7 @@ class Tree(Source):
 class Files(Tree):
     """Any files: fields `path` and `data`."""
 
-    hints = {"path": "str", "data": "bytes"}
+    hints: Mapping[str, str] = {"path": "str", "data": "bytes"}
 
     def load(self, task: Task) -> Any:
         return {"path": task.body[0], "data": self._read(task)}
@@ -73,7 +73,7 @@ class Files(Tree):
 class ImageFolder(Tree):
     """One folder per class, as torchvision's `ImageFolder` reads it: fields `image` and `label`, in this order."""
 
-    hints = {"image": "image", "label": "int"}
+    hints: Mapping[str, str] = {"image": "image", "label": "int"}
 
     def _scan(self) -> list[tuple[str, int]]:
         names = sorted(entry.name for entry in _entries(self._root) if entry.is_dir())

