@@ -1,0 +1,380 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/resident"
+)
+
+// assembler fills columns with the samples of a job. Each goroutine that assembles has one of its own.
+type assembler struct {
+	reader *Reader
+	rec    *record
+	pass   *pass // nil when only fetched samples are put together (Reader.Read)
+	sc     *scratch
+	pat    *patience
+	skip   bool // corrupt samples are replaced
+	// corrupt is told each corrupt sample that is replaced; its error ends the job.
+	corrupt func(err error) error
+}
+
+// tightPoll is how often an assembler that waits for a chunk to be taken looks whether it is itself in the way.
+const tightPoll = 20 * time.Millisecond
+
+// measure finds the sizes of all samples of a job, without consuming any. In schemas of fixed-size fields there is
+// nothing to find.
+func (a *assembler) measure(j *job) error {
+	if err := a.await(j); err != nil {
+		return err
+	}
+	fields := len(a.rec.fields)
+	if a.rec.fixed {
+		if j.bad = resize(j.bad, j.n); !j.measured {
+			clear(j.bad)
+			j.measured = true
+		}
+		return nil
+	}
+	if !j.measured {
+		j.measured = true
+		j.sizes, j.bad = resize(j.sizes, j.n*fields), resize(j.bad, j.n)
+		clear(j.bad)
+	}
+	for ; j.step1 < len(j.ops); j.step1++ {
+		o := &j.ops[j.step1]
+		if o.dest < 0 {
+			continue
+		}
+		out := j.sizes[int(o.dest)*fields : (int(o.dest)+1)*fields]
+		if err := a.sizeOf(j, j.step1, out); err != nil {
+			if err = a.spoil(j, o, err); err != nil {
+				return err
+			}
+		}
+	}
+	return a.replaceSizes(j)
+}
+
+// sizeOf finds the sizes of one sample.
+func (a *assembler) sizeOf(j *job, i int, out []uint64) error {
+	s, err := a.find(j, i, true)
+	if err == errTight {
+		return a.sizeFromTable(j, i, out)
+	}
+	if err != nil {
+		return err
+	}
+	ndim, err := a.rec.sizes(s, a.sc, out)
+	j.ndim = max(j.ndim, ndim)
+	return a.locate(&j.ops[i], err)
+}
+
+// sizeFromTable finds the sizes of a sample whose chunk can only be brought in when this job, whose sizes are needed
+// first, has consumed samples of others. The table tells the size of a body; if the split of it is needed, the sample
+// is read by itself.
+func (a *assembler) sizeFromTable(j *job, i int, out []uint64) error {
+	o := &j.ops[i]
+	if a.rec.whole {
+		t, err := a.reader.Table(uint32(o.chunk), a.pat)
+		if err != nil {
+			return err
+		}
+		out[0] = t.RawBody(int(o.sample))
+		return nil
+	}
+	o.fetch = int32(len(j.fetched))
+	j.fetched = append(j.fetched, nil)
+	return a.sizeOf(j, i, out)
+}
+
+// await starts all single reads of a job at once, and waits for them.
+func (a *assembler) await(j *job) error {
+	for i := range j.ops {
+		if o := &j.ops[i]; o.fetch >= 0 && j.fetched[o.fetch] == nil {
+			j.fetched[o.fetch] = a.reader.fetch(uint32(o.chunk), o.sample)
+			a.pass.countFetch()
+		}
+	}
+	for i, f := range j.fetched {
+		if f == nil {
+			continue
+		}
+		if err := a.wait(j, f.done, func() string { return fmt.Sprintf("single read %d of %d", i+1, len(j.fetched)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errTight says that a chunk cannot come before this job goes on.
+var errTight = errors.New("no memory for the chunk yet")
+
+// find returns where a sample is stored: in a held chunk or read by itself. It waits for either. With tight, it
+// returns errTight instead of waiting for memory that only this job's progress can free.
+func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
+	o := &j.ops[i]
+	if o.fetch < 0 {
+		h := a.pass.held[o.chunk].Load()
+		if h == nil || !h.chunk.Ready() {
+			var err error
+			if h, err = a.bring(j, i, tight); err != nil {
+				return stored{}, err
+			}
+		}
+		if h != nil {
+			return a.from(h.chunk, o)
+		}
+		// Used up before a failed try of this batch: its samples have to be read again.
+		o.fetch = int32(len(j.fetched))
+		j.fetched = append(j.fetched, nil)
+	}
+	f := j.fetched[o.fetch]
+	if f == nil {
+		f = a.reader.fetch(uint32(o.chunk), o.sample)
+		j.fetched[o.fetch] = f
+		a.pass.countFetch()
+	}
+	if err := a.wait(j, f.done, func() string { return fmt.Sprintf("a sample of chunk %d", o.chunk) }); err != nil {
+		return stored{}, err
+	}
+	return f.stored, f.err
+}
+
+// from takes a sample out of a landed chunk.
+func (a *assembler) from(c *resident.Chunk, o *op) (s stored, err error) {
+	if c.Err() != nil {
+		return s, c.Err()
+	}
+	v := c.View()
+	if c.Damaged() {
+		if err := v.Check(int(o.sample)); err != nil {
+			return s, err
+		}
+	}
+	s.prefix, s.body, s.raw = v.Stored(int(o.sample))
+	return s, nil
+}
+
+// bring waits until an op's chunk has been taken and has landed. Nil: the op has been consumed already and the chunk
+// is gone.
+func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
+	p, o := a.pass, &j.ops[i]
+	for {
+		h := p.held[o.chunk].Load()
+		if h != nil {
+			if h.chunk.Ready() {
+				return h, nil
+			}
+			return h, a.wait(j, h.chunk.Done(), h.chunk.String)
+		}
+		if i < j.consumed {
+			return nil, nil
+		}
+		arrived, err := p.expect(o)
+		if err != nil {
+			return nil, err
+		}
+		if arrived == nil {
+			continue
+		}
+		what := func() string { return fmt.Sprintf("memory for chunk %d", o.chunk) }
+		if err := a.waitTick(j, arrived, what); err != nil {
+			return nil, err
+		}
+		if b := p.run.user.Blocked(); tight && b != nil && b.Due < p.base+j.end {
+			return nil, errTight
+		}
+	}
+}
+
+// expect returns what is closed when the next chunk is taken; nil if the op's chunk was taken meanwhile.
+func (p *pass) expect(o *op) (<-chan struct{}, error) {
+	p.run.mu.Lock()
+	defer p.run.mu.Unlock()
+	if p.held[o.chunk].Load() != nil {
+		return nil, nil
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	p.awaited++
+	return p.arrived, nil
+}
+
+// gather writes the job's samples into columns that are laid out for them, and counts samples off their chunks as it
+// goes, so that a chunk used up in the middle of a batch makes room for one needed at its end.
+func (a *assembler) gather(j *job, cols []Column) error {
+	for i := range j.ops {
+		o := &j.ops[i]
+		if o.dest >= 0 && !j.bad[o.dest] {
+			s, err := a.find(j, i, false)
+			if err == nil {
+				err = a.locate(o, a.rec.put(cols, int(o.dest), s, a.sc))
+			}
+			if err != nil {
+				if err = a.spoil(j, o, err); err != nil {
+					return err
+				}
+				if !a.rec.fixed {
+					// The columns are laid out for what can't be delivered.
+					if err := a.replaceSizes(j); err != nil {
+						return err
+					}
+					return errAgain
+				}
+			}
+		}
+		if o.own && i >= j.consumed {
+			if err := a.count(j, i); err != nil {
+				return err
+			}
+			j.consumed = i + 1
+		}
+	}
+	return a.replace(j, cols)
+}
+
+// count marks a sample of a held chunk as used.
+func (a *assembler) count(j *job, i int) error {
+	o := &j.ops[i]
+	h := a.pass.held[o.chunk].Load()
+	if h == nil {
+		var err error
+		if h, err = a.bring(j, i, false); err != nil || h == nil {
+			return err
+		}
+	}
+	a.pass.consume(o.chunk, h)
+	return nil
+}
+
+// errAgain says that a job has to be laid out anew.
+var errAgain = errors.New("lay out again")
+
+// spoil marks a corrupt sample for replacement, or returns the error that ends the job.
+func (a *assembler) spoil(j *job, o *op, err error) error {
+	if !a.skip || fault.KindOf(err) != fault.Corrupt {
+		return err
+	}
+	if j.bad[o.dest] {
+		return nil
+	}
+	j.bad[o.dest] = true
+	j.bads++
+	return a.corrupt(a.named(o, err))
+}
+
+// named adds number and key to what is said about a corrupt sample.
+func (a *assembler) named(o *op, err error) error {
+	e := a.reader.index.Entries[o.chunk]
+	number := int64(e.First) + int64(o.sample)
+	key := ""
+	if _, k, err := a.reader.origin(uint32(o.chunk), o.sample, a.pat); err == nil {
+		key = fmt.Sprintf(" (key %q)", k)
+	}
+	return fault.Wrap(fault.Corrupt, err, "sample %d%s of shard %d, chunk %d is corrupt", number, key, e.Shard, o.chunk).
+		At(int64(e.Shard), int64(o.chunk), number)
+}
+
+// locate says where a sample that does not come apart lies.
+func (a *assembler) locate(o *op, err error) error {
+	if err == nil {
+		return nil
+	}
+	var f *fault.Error
+	if errors.As(err, &f) && f.Sample >= 0 {
+		return err
+	}
+	e := a.reader.index.Entries[o.chunk]
+	number := int64(e.First) + int64(o.sample)
+	return fault.Wrap(fault.Corrupt, err, "shard %d, chunk %d, sample %d", e.Shard, o.chunk, number).
+		At(int64(e.Shard), int64(o.chunk), number)
+}
+
+// standIn is the place whose sample is repeated at a bad place: the previous good one, else the next.
+func (j *job) standIn(place int) int {
+	for i := place - 1; i >= 0; i-- {
+		if !j.bad[i] {
+			return i
+		}
+	}
+	for i := place + 1; i < j.n; i++ {
+		if !j.bad[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+func (a *assembler) replaceSizes(j *job) error {
+	if j.bads == 0 {
+		return nil
+	}
+	fields := len(a.rec.fields)
+	for i := range j.n {
+		if !j.bad[i] {
+			continue
+		}
+		from := j.standIn(i)
+		if from < 0 {
+			return fault.New(fault.Corrupt, "all %d samples of a batch are corrupt", j.n)
+		}
+		copy(j.sizes[i*fields:(i+1)*fields], j.sizes[from*fields:])
+	}
+	return nil
+}
+
+// replace fills the places of bad samples.
+func (a *assembler) replace(j *job, cols []Column) error {
+	if j.bads == 0 {
+		return nil
+	}
+	for i := range j.n {
+		if !j.bad[i] {
+			continue
+		}
+		from := j.standIn(i)
+		if from < 0 {
+			return fault.New(fault.Corrupt, "all %d samples of a batch are corrupt", j.n)
+		}
+		a.rec.again(cols, i, from)
+		j.index[i] = j.index[from]
+	}
+	return nil
+}
+
+// wait waits for storage on behalf of a job and lets others see it.
+func (a *assembler) wait(j *job, ch <-chan struct{}, what func() string) error {
+	select {
+	case <-ch:
+		return nil
+	default:
+	}
+	j.waits.Store(&waitFor{what: what(), since: time.Now()})
+	err := a.pat.wait(ch)
+	if err == nil || errors.Is(err, errTimeout) {
+		j.lastStorage.Store(time.Now().UnixNano())
+	}
+	if err == nil {
+		j.waits.Store(nil)
+	}
+	return err
+}
+
+// waitTick is wait that also returns after a short while.
+func (a *assembler) waitTick(j *job, ch <-chan struct{}, what func() string) error {
+	if w := j.waits.Load(); w == nil {
+		j.waits.Store(&waitFor{what: what(), since: time.Now()})
+	}
+	tick := time.NewTimer(tightPoll)
+	defer tick.Stop()
+	err := a.pat.waitOr(ch, tick.C)
+	j.lastStorage.Store(time.Now().UnixNano())
+	if err == nil {
+		j.waits.Store(nil)
+	}
+	return err
+}

@@ -1,0 +1,394 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redox-loader/redox/golib/internal/fault"
+)
+
+// assembleAhead is a worker: it takes jobs in order whenever a slot is free.
+func (p *pass) assembleAhead() {
+	r := p.run
+	a := r.assembler(p, &patience{stop: p.ctx.Done(), limit: -1})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		j := p.nextFresh()
+		if p.ctx.Err() != nil {
+			return
+		}
+		if j == nil {
+			p.work.Wait()
+			continue
+		}
+		j.state = taken
+		r.slots--
+		r.mu.Unlock()
+		err := p.assembleSlot(a, j)
+		r.mu.Lock()
+		p.settle(j, err)
+	}
+}
+
+// nextFresh is the next job that a worker may begin: with a slot free for it. mu is held.
+func (p *pass) nextFresh() *job {
+	if p.run.slots == 0 {
+		return nil
+	}
+	for _, j := range p.queue {
+		if j.state == fresh {
+			return j
+		}
+	}
+	if p.makeJob() {
+		return p.queue[len(p.queue)-1]
+	}
+	return nil
+}
+
+// assembleSlot measures a job, lays out a slot for it and fills it.
+func (p *pass) assembleSlot(a *assembler, j *job) error {
+	for {
+		if err := a.measure(j); err != nil {
+			return err
+		}
+		if j.slot == nil {
+			if err := p.layOut(j); err != nil {
+				return err
+			}
+		}
+		err := a.gather(j, j.slot.batch.Fields)
+		if err == nil {
+			copy(j.slot.batch.Index, j.index)
+			j.slot.batch.Flags = j.flags()
+		}
+		if err != errAgain {
+			return err
+		}
+		j.slot.region.Release()
+		j.slot = nil
+	}
+}
+
+// layOut finds memory for a job's slot. While earlier jobs hold slots it waits for them; the job that is delivered
+// next only competes with what callers hold, and they decide (errHomeless).
+func (p *pass) layOut(j *job) error {
+	r := p.run
+	for {
+		if j.slot = r.newSlot(j); j.slot != nil {
+			return nil
+		}
+		r.mu.Lock()
+		if p.ctx.Err() == nil && p.queue[0] == j {
+			r.mu.Unlock()
+			if j.slot = r.newSlot(j); j.slot != nil {
+				return nil
+			}
+			return errHomeless
+		}
+		if p.ctx.Err() == nil {
+			p.work.Wait()
+		}
+		stopped := p.ctx.Err() != nil
+		r.mu.Unlock()
+		if stopped {
+			return errStopped
+		}
+	}
+}
+
+// errHomeless says that a batch fits no slot.
+var errHomeless = errors.New("no slot has room")
+
+// settle ends a worker's turn at a job. mu is held.
+func (p *pass) settle(j *job, err error) {
+	r := p.run
+	if err != nil {
+		if j.slot != nil {
+			j.slot.region.Release()
+			j.slot = nil
+		}
+		r.slots++
+	}
+	switch {
+	case err == errHomeless:
+		j.state = homeless
+	default:
+		j.state, j.err = finished, err
+	}
+	p.assembled()
+	close(j.done)
+}
+
+// assembled notes that the first batch is there and tells the reader where it may go. mu is held.
+func (p *pass) assembled() {
+	p.first = false
+	p.setNeed()
+	p.work.Broadcast()
+}
+
+// Next fills the caller's buffers with the next batch. If they are too small it returns fault.Range, with all needs
+// set, and nothing is consumed. At the end of the epoch it returns fault.EndOfEpoch. timeout < 0 is the run's own.
+func (r *Run) Next(dst *Batch, timeout time.Duration) error {
+	return r.call(timeout, func(p *pass, pat *patience) error {
+		if len(dst.Fields) != len(r.rec.fields) {
+			return fault.New(fault.Invalid, "the batch has %d fields, the loader %d", len(dst.Fields), len(r.rec.fields))
+		}
+		r.mu.Lock()
+		j := p.head()
+		if j == nil {
+			r.mu.Unlock()
+			return p.endOfEpoch(dst)
+		}
+		direct := j.claim(r.slots)
+		r.mu.Unlock()
+		if !direct {
+			if err := p.awaitJob(j, pat); err != nil {
+				return err
+			}
+			r.mu.Lock()
+			direct = j.claim(0)
+			r.mu.Unlock()
+		}
+		if direct {
+			err := p.deliverDirect(j, dst, pat)
+			if err != nil {
+				p.disclaim(j)
+			}
+			return err
+		}
+		if j.err != nil {
+			return r.callError(j.err)
+		}
+		if err := r.rec.copyBatch(dst, &j.slot.batch); err != nil {
+			return err
+		}
+		s := j.slot
+		p.delivered(j, dst)
+		s.free()
+		return nil
+	})
+}
+
+// Acquire lends the next batch, assembled ahead in the arena: dst's columns are set to memory that stays as it is until
+// the slot is released. When the caller holds so many slots that there is none, it returns fault.Range with all needs
+// set; Next then still works.
+func (r *Run) Acquire(dst *Batch, timeout time.Duration) (*Slot, error) {
+	var s *Slot
+	err := r.call(timeout, func(p *pass, pat *patience) error {
+		r.mu.Lock()
+		j := p.head()
+		if j == nil {
+			r.mu.Unlock()
+			return p.endOfEpoch(dst)
+		}
+		if j.state == homeless && r.slots > 0 {
+			j.state, j.done = fresh, make(chan struct{}) // room may have come back
+		}
+		none := j.claim(r.slots)
+		r.mu.Unlock()
+		if !none {
+			if err := p.awaitJob(j, pat); err != nil {
+				return err
+			}
+			r.mu.Lock()
+			none = j.claim(0)
+			r.mu.Unlock()
+		}
+		if none {
+			defer p.disclaim(j)
+			return p.needs(j, dst, pat)
+		}
+		if j.err != nil {
+			return r.callError(j.err)
+		}
+		s = j.slot
+		fields := dst.Fields
+		*dst = s.batch
+		dst.Fields = fields
+		if len(fields) != len(s.batch.Fields) {
+			dst.Fields = append([]Column(nil), s.batch.Fields...)
+		} else {
+			copy(dst.Fields, s.batch.Fields)
+		}
+		r.mu.Lock()
+		r.lent++
+		r.mu.Unlock()
+		p.delivered(j, dst)
+		return nil
+	})
+	return s, err
+}
+
+// claim makes a job the caller's if no worker has it or will have it, so many slots being free: from then on no worker
+// takes it. run.mu is held.
+func (j *job) claim(slots int) bool {
+	if j.state == fresh && slots == 0 || j.state == homeless {
+		j.state = taken
+		return true
+	}
+	return false
+}
+
+// disclaim gives a claimed job back to the workers.
+func (p *pass) disclaim(j *job) {
+	p.run.mu.Lock()
+	defer p.run.mu.Unlock()
+	j.state, j.done = fresh, make(chan struct{})
+	p.work.Broadcast()
+}
+
+// call runs one delivery when it is its turn, and counts how long the caller waited for it.
+func (r *Run) call(timeout time.Duration, deliver func(*pass, *patience) error) error {
+	pat := r.patience(timeout)
+	defer pat.done()
+	if err := pat.wait(r.turn); err != nil {
+		return r.callError(err)
+	}
+	defer r.endTurn()
+	r.mu.Lock()
+	p, closed := r.pass, r.closed
+	r.mu.Unlock()
+	switch {
+	case closed:
+		return errClosed()
+	case p == nil:
+		return fault.New(fault.Internal, "node: no epoch was started")
+	}
+	return r.callError(deliver(p, pat))
+}
+
+// awaitJob waits until a job is assembled, and attributes the time.
+func (p *pass) awaitJob(j *job, pat *patience) error {
+	begin := time.Now()
+	p.run.mu.Lock()
+	done := j.done
+	p.work.Broadcast()
+	p.run.mu.Unlock()
+	err := pat.wait(done)
+	p.run.counts.waited(j, begin, time.Now())
+	return err
+}
+
+// deliverDirect assembles a job into the caller's memory.
+func (p *pass) deliverDirect(j *job, dst *Batch, pat *patience) error {
+	r := p.run
+	a := r.direct(p, pat)
+	begin := time.Now()
+	defer func() { r.counts.waited(j, begin, time.Now()) }()
+	for {
+		if err := a.measure(j); err != nil {
+			return err
+		}
+		if err := r.rec.accept(dst, j); err != nil {
+			return err
+		}
+		if err := a.gather(j, dst.Fields); err != errAgain {
+			if err != nil {
+				return err
+			}
+			break
+		}
+	}
+	copy(dst.Index, j.index[:j.n])
+	dst.N, dst.Epoch, dst.Step, dst.Flags = j.n, p.epoch, j.step, j.flags()
+	r.mu.Lock()
+	p.assembled()
+	r.mu.Unlock()
+	p.delivered(j, dst)
+	return nil
+}
+
+// needs tells the caller what the next batch needs.
+func (p *pass) needs(j *job, dst *Batch, pat *patience) error {
+	a := p.run.direct(p, pat)
+	if err := a.measure(j); err != nil {
+		return err
+	}
+	if len(dst.Fields) != len(p.run.rec.fields) {
+		dst.Fields = make([]Column, len(p.run.rec.fields))
+	}
+	p.run.rec.setNeeds(dst, j)
+	return fault.New(fault.Range, "all %d batches of this loader's memory are in use: release one, or take this one into memory of "+
+		"your own", p.run.cfg.Prefetch+1)
+}
+
+// delivered takes a job off the queue: the caller has it.
+func (p *pass) delivered(j *job, b *Batch) {
+	r := p.run
+	r.counts.delivered(j, b)
+	r.user.Advance(p.base + j.end)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.queue = append(p.queue[:0], p.queue[1:]...)
+	r.position = j.end
+	r.spare = append(r.spare, j)
+	j.slot = nil
+	p.work.Broadcast()
+}
+
+func (p *pass) endOfEpoch(dst *Batch) error {
+	dst.N, dst.Epoch = 0, p.epoch
+	return fault.New(fault.EndOfEpoch, "the epoch has ended")
+}
+
+func (j *job) flags() uint32 {
+	if j.bads > 0 {
+		return Skipped
+	}
+	return 0
+}
+
+// assembler returns one for a goroutine.
+func (r *Run) assembler(p *pass, pat *patience) *assembler {
+	return &assembler{
+		reader: r.eng.Reader, rec: r.rec, pass: p, sc: newScratch(r.rec), pat: pat,
+		skip: r.cfg.SkipErrors, corrupt: r.skipped,
+	}
+}
+
+// direct returns the one assembler of the calls, of which only one is under way at a time.
+func (r *Run) direct(p *pass, pat *patience) *assembler {
+	if r.own == nil {
+		r.own = r.assembler(p, pat)
+	}
+	r.own.pass, r.own.pat = p, pat
+	return r.own
+}
+
+// skipped counts and logs a corrupt sample; too many end the run.
+func (r *Run) skipped(err error) error {
+	n := r.counts.skipped.Add(1)
+	r.eng.log("warning", err.Error())
+	if n > int64(r.cfg.MaxSkipped) {
+		return fault.Wrap(fault.Corrupt, err, "%d samples were corrupt, more than max_skipped (%d); the last one", n, r.cfg.MaxSkipped)
+	}
+	return nil
+}
+
+// stall says what the next batch waits for.
+func (r *Run) stall() string {
+	r.mu.Lock()
+	p := r.pass
+	var j *job
+	if p != nil && len(p.queue) > 0 {
+		j = p.queue[0]
+	}
+	r.mu.Unlock()
+	if j == nil {
+		return "no batch came in time"
+	}
+	text := fmt.Sprintf("no batch came in time: batch %d of epoch %d", j.step, p.epoch)
+	if w := j.waits.Load(); w != nil {
+		text += fmt.Sprintf(" has waited %.1f s for %s", time.Since(w.since).Seconds(), w.what)
+	}
+	if b := r.user.Blocked(); b != nil {
+		text += fmt.Sprintf("; no memory for chunk %d for %.1f s", b.Chunk, time.Since(b.Since).Seconds())
+	}
+	if n, oldest := r.eng.queue.InFlight(); n > 0 {
+		text += fmt.Sprintf("; %d reads in flight, the oldest for %.1f s", n, time.Since(oldest).Seconds())
+	}
+	return text
+}

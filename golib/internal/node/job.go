@@ -1,0 +1,190 @@
+package node
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/redox-loader/redox/golib/internal/plan"
+)
+
+// job is one batch of this rank on its way.
+type job struct {
+	step       uint64
+	first, end int64 // global positions of the whole global batch
+	n          int   // samples of this rank
+	padded     int
+	ops        []op    // in the order of positions
+	index      []int64 // stored numbers, by place in the batch
+
+	fetched  []*fetch // samples read by themselves
+	sizes    []uint64 // bytes of each wanted field of each sample; n x fields
+	ndim     int
+	measured bool
+	bad      []bool // by place: corrupt, to be replaced
+	bads     int
+	consumed int // ops counted off their chunks
+	step1    int // ops measured
+
+	state state
+	slot  *Slot
+	err   error
+	done  chan struct{} // closed when assembled, failed, or found to fit no slot
+
+	waits       atomic.Pointer[waitFor] // what its assembly waits for, for messages
+	lastStorage atomic.Int64            // end of its last wait for storage, ns since the run began
+}
+
+// op is what happens at one position of the global batch that concerns this process.
+type op struct {
+	chunk  plan.ChunkID
+	sample uint32
+	dest   int32 // place in this rank's batch, or -1: the sample only counts as used
+	fetch  int32 // index into fetched, or -1: from the held chunk
+	own    bool  // of a chunk that this process reads whole
+}
+
+// state is how far a job is.
+type state uint8
+
+const (
+	fresh    state = iota // nobody works on it
+	taken                 // a worker or the caller assembles it
+	finished              // in its slot, or failed
+	homeless              // no slot has room for it
+)
+
+// waitFor is what a job waits for.
+type waitFor struct {
+	what  string
+	since time.Time
+}
+
+// head returns the next job to deliver, making it if need be; nil at the end of the epoch. run.mu is held.
+func (p *pass) head() *job {
+	if len(p.queue) == 0 {
+		p.makeJob()
+	}
+	if len(p.queue) == 0 {
+		return nil
+	}
+	return p.queue[0]
+}
+
+// makeJob appends the rank's next batch to the queue; false at the end. run.mu is held.
+func (p *pass) makeJob() bool {
+	r := p.run
+	for !p.ended {
+		b, ok := p.deal.Next()
+		if !ok {
+			p.ended = true
+			break
+		}
+		j := r.newJob()
+		j.step = p.step
+		p.step++
+		p.fill(j, b)
+		p.queue = append(p.queue, j)
+		p.setNeed()
+		if j.n > 0 {
+			return true
+		}
+		// Under PadNone the last global batch may have nothing for this rank: its chunks still count as used.
+		p.queue = p.queue[:len(p.queue)-1]
+		p.pass0(j)
+	}
+	return false
+}
+
+// pass0 counts off a job that delivers nothing.
+func (p *pass) pass0(j *job) {
+	for i := range j.ops {
+		if o := &j.ops[i]; o.own {
+			if h := p.held[o.chunk].Load(); h != nil {
+				p.consume(o.chunk, h)
+			}
+		}
+	}
+}
+
+// setNeed tells the reader up to where chunks are wanted now. run.mu is held.
+func (p *pass) setNeed() {
+	need := p.need
+	if len(p.queue) > 0 {
+		last := p.queue[len(p.queue)-1]
+		if p.first {
+			last = p.queue[0]
+		}
+		need = max(need, last.end)
+	}
+	if need != p.need {
+		p.need = need
+		p.work.Broadcast()
+	}
+}
+
+// fill turns a global batch into a job: this rank's samples, and the samples of this process's chunks that others get.
+func (p *pass) fill(j *job, b *plan.GlobalBatch) {
+	r := p.run
+	items := b.Ranks[r.cfg.Rank]
+	real := len(b.Picks) - b.Padded
+	j.first, j.end, j.n = b.First, b.First+int64(real), len(items)
+	j.ops = resize(j.ops, len(b.Picks))
+	j.index = resize(j.index, j.n)
+	for i := range b.Picks {
+		k := &b.Picks[i]
+		own := i < real && p.ownsPick(k)
+		j.ops[i] = op{chunk: k.Chunk, sample: k.Sample, dest: -1, fetch: -1, own: own}
+	}
+	mark := r.cfg.World.Pad == plan.PadMark
+	for d, it := range items {
+		o := &j.ops[it.Pos]
+		o.dest = int32(d)
+		j.index[d] = r.cfg.Plan.Number(o.chunk, o.sample)
+		if it.Pad {
+			j.padded++
+			if mark {
+				j.index[d] = -1 - j.index[d]
+			}
+		}
+		if !o.own {
+			o.fetch = int32(len(j.fetched))
+			j.fetched = append(j.fetched, nil)
+		}
+	}
+	kept := j.ops[:0]
+	for i := range j.ops {
+		if o := j.ops[i]; o.own || o.dest >= 0 {
+			kept = append(kept, o)
+		}
+	}
+	j.ops = kept
+}
+
+// ownsPick says whether a sample comes from a chunk that this process reads whole.
+func (p *pass) ownsPick(k *plan.Pick) bool {
+	if p.owns.homes != nil {
+		return p.owns.homes[k.Partition] == p.owns.node
+	}
+	return p.stored.owned(k.Chunk)
+}
+
+// newJob returns an empty job, from the spare ones if possible. mu is held.
+func (r *Run) newJob() *job {
+	j := &job{}
+	if n := len(r.spare); n > 0 {
+		j = r.spare[n-1]
+		r.spare = r.spare[:n-1]
+		*j = job{
+			ops: j.ops, index: j.index, fetched: j.fetched[:0], sizes: j.sizes, bad: j.bad,
+		}
+	}
+	j.done = make(chan struct{})
+	return j
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

@@ -1,0 +1,210 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redox-loader/redox/golib/internal/plan"
+	"github.com/redox-loader/redox/golib/internal/resident"
+)
+
+// pass is one epoch of a run. One goroutine reads ahead (readahead.go); workers assemble jobs in order into slots
+// (work); without slots, or when all are lent, the caller assembles by itself.
+//
+// Why it cannot lock up: chunks are taken in the order of first need, and samples are consumed in that order. So
+// whatever the oldest unfinished job waits for is the next chunk to be taken, and what is pinned then is at most the
+// window, for which memory is reserved.
+type pass struct {
+	run     *Run
+	epoch   uint64
+	plan    *plan.Epoch
+	from    int64
+	base    int64 // position 0 of this epoch on the run's timeline
+	batches int64 // of this rank, from `from` on
+	owns    ownership
+	stored  storedWalk // of the deal, in stored order
+	ctx     context.Context
+	cancel  context.CancelFunc
+	routine sync.WaitGroup
+	after   atomic.Pointer[following] // the next epoch, once it is dealt
+
+	// held has, by chunk, what the pass holds: taken and not used up.
+	held []atomic.Pointer[hold]
+
+	// Below: guarded by run.mu.
+	deal    *plan.Deal
+	queue   []*job // made and not yet delivered, in order
+	step    uint64
+	ended   bool          // the deal is exhausted
+	need    int64         // chunks first needed before this position may be read without limit
+	first   bool          // no job is assembled yet
+	ahead   []int64       // positions of taken chunks that are not needed yet, ascending
+	work    sync.Cond     // workers and the reader wait here
+	arrived chan struct{} // closed and renewed when a chunk is taken, if somebody waits
+	awaited int
+	err     error // of the reader
+}
+
+// hold is a taken chunk.
+type hold struct {
+	chunk *resident.Chunk
+	left  atomic.Int32 // samples not yet consumed
+}
+
+// following is the epoch after this one, for the next uses of chunks.
+type following struct {
+	plan *plan.Epoch
+	owns ownership
+}
+
+// ownership says which chunks this process reads whole: those whose home is its node. In stored order, where a chunk
+// may be spread over the ranks, those that it needs anything of.
+type ownership struct {
+	homes []uint16 // of partitions; nil in stored order
+	node  uint16
+	// stored order: this node's places in a global batch
+	batch, begin, end int64
+	from              int64
+}
+
+func newOwnership(r *Run, epoch uint64, from int64) ownership {
+	o := ownership{node: r.cfg.node(), from: from}
+	if !r.cfg.Stored {
+		o.homes = r.cfg.Plan.Homes(r.cfg.World.Nodes, epoch)
+		return o
+	}
+	b := int64(r.cfg.World.BatchSize)
+	for i, n := range r.cfg.World.Nodes {
+		if uint16(i) == o.node {
+			o.begin, o.end = o.batch, o.batch+int64(n)*b
+		}
+		o.batch += int64(n) * b
+	}
+	return o
+}
+
+func newPass(r *Run, epoch uint64, e *plan.Epoch, deal *plan.Deal, from int64) *pass {
+	p := &pass{
+		run: r, epoch: epoch, plan: e, from: from, base: int64(epoch) * r.cfg.Plan.Size(),
+		batches: deal.RankBatches(r.cfg.Rank), owns: newOwnership(r, epoch, from), deal: deal, first: true,
+		held: make([]atomic.Pointer[hold], len(r.eng.index.Entries)), need: from, arrived: make(chan struct{}),
+		step: uint64(from / (int64(r.cfg.World.Ranks()) * int64(r.cfg.World.BatchSize))),
+	}
+	if r.cfg.Stored {
+		p.stored = storedWalk{owns: &p.owns, opens: e.Opens(from)}
+	}
+	p.work.L = &r.mu
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// start begins to read and to assemble. ahead is what was read before the epoch was asked for, or nil.
+func (p *pass) start(ahead *early) {
+	p.run.mu.Lock()
+	p.head() // makes the first job: its chunks are what the reader must bring first
+	p.run.mu.Unlock()
+	p.run.user.Advance(p.base + p.from)
+	p.routine.Go(func() { p.readAhead(ahead) })
+	p.routine.Go(p.lookBeyond)
+	for range p.run.cfg.workers() {
+		p.routine.Go(p.assembleAhead)
+	}
+}
+
+// end stops everything and drops what is held. No call of the run is under way.
+func (p *pass) end() {
+	p.cancel()
+	r := p.run
+	r.mu.Lock()
+	p.work.Broadcast()
+	r.mu.Unlock()
+	p.routine.Wait()
+	for c := range p.held {
+		if h := p.held[c].Swap(nil); h != nil {
+			r.user.Drop(h.chunk, p.nextUse(plan.ChunkID(c)))
+		}
+	}
+	r.mu.Lock()
+	for _, j := range p.queue {
+		if j.slot != nil {
+			j.slot.region.Release()
+			r.slots++
+		}
+	}
+	p.queue = nil
+	r.mu.Unlock()
+	r.user.Rekey()
+}
+
+// lookBeyond deals the next epoch, so that chunks which are used up get their next use.
+func (p *pass) lookBeyond() {
+	if p.run.cfg.Once {
+		return
+	}
+	p.after.Store(&following{p.run.cfg.Plan.Epoch(p.epoch + 1), newOwnership(p.run, p.epoch+1, 0)})
+	p.run.user.Rekey()
+}
+
+// nextUse is when a chunk that is not held is needed, on the run's timeline. An estimate by its place in the queue of
+// its partition.
+func (p *pass) nextUse(c plan.ChunkID) int64 {
+	size := p.run.cfg.Plan.Size()
+	if now := p.run.user.Now() - p.base; now < size {
+		if at := p.plan.NextUse(c); at >= now {
+			return p.base + at
+		}
+	}
+	if f := p.after.Load(); f != nil {
+		if at := f.plan.NextUse(c); at >= 0 {
+			return p.base + size + at
+		}
+	}
+	return resident.Never
+}
+
+// useAgain is when a chunk that was just used up is needed again: in the next epoch, if at all.
+func (p *pass) useAgain(c plan.ChunkID) int64 {
+	if f := p.after.Load(); f != nil {
+		if at := f.plan.NextUse(c); at >= 0 {
+			return p.base + p.run.cfg.Plan.Size() + at
+		}
+	}
+	return resident.Never
+}
+
+// reads says whether this process reads the chunk of an opening whole.
+func (o *ownership) reads(open plan.Open) bool {
+	if o.homes != nil {
+		return o.homes[open.Partition] == o.node
+	}
+	// Stored order: do its positions meet this node's places of any global batch?
+	first := max(0, open.Position-o.from)
+	last := first + int64(open.Left) - 1
+	return last-first >= o.batch-(o.end-o.begin) || meets(first%o.batch, first%o.batch+last-first, o.begin, o.end, o.batch)
+}
+
+// storedWalk follows the picks of a stored order and tells whether this process reads their chunks.
+type storedWalk struct {
+	owns  *ownership
+	opens *plan.Opens
+	chunk plan.ChunkID
+	known bool
+	reads bool
+}
+
+func (w *storedWalk) owned(c plan.ChunkID) bool {
+	for !w.known || w.chunk != c {
+		open, ok := w.opens.Next()
+		if !ok {
+			return false
+		}
+		w.chunk, w.known, w.reads = open.Chunk, true, w.owns.reads(open)
+	}
+	return w.reads
+}
+
+// meets says whether [first, last], which may run over the end of a batch, meets [begin, end) of it or of the next.
+func meets(first, last, begin, end, batch int64) bool {
+	return first < end && last >= begin || last >= batch+begin
+}

@@ -1,0 +1,216 @@
+package node
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/redox-loader/redox/golib/internal/buffer"
+	"github.com/redox-loader/redox/golib/internal/fault"
+)
+
+// Slot is a batch lent to the caller. Its memory stays valid and unchanged until Release, even if the run or the engine
+// is closed before.
+type Slot struct {
+	run      *Run
+	region   *buffer.Region
+	batch    Batch
+	released atomic.Bool
+}
+
+// newSlot finds memory for a measured job and lays its columns out in it: each column's data, offsets, shapes and
+// validity, then the index. Nil: there is no room now.
+func (r *Run) newSlot(j *job) *Slot {
+	rec := r.rec
+	b := Batch{CapSamples: j.n, N: j.n, Step: j.step, Epoch: r.current.Load().epoch, Fields: make([]Column, len(rec.fields))}
+	rec.setNeeds(&b, j)
+	size := int64(0)
+	for k := range rec.fields {
+		f, c := &rec.fields[k], &b.Fields[k]
+		size += alignColumn(int64(c.Need))
+		if !f.fixed {
+			size += alignColumn(8 * int64(j.n+1))
+		}
+		if f.shaped {
+			size += alignColumn(8 * int64(j.n) * int64(c.NDim))
+		}
+		if f.nullable {
+			size += alignColumn(int64(j.n))
+		}
+	}
+	size += alignColumn(8 * int64(j.n))
+	region := r.eng.slots.Alloc(size)
+	if region == nil {
+		return nil
+	}
+	mem := region.Bytes()
+	cut := func(n int64) []byte {
+		part := mem[:n:n]
+		mem = mem[alignColumn(n):]
+		return part
+	}
+	for k := range rec.fields {
+		f, c := &rec.fields[k], &b.Fields[k]
+		c.Data = cut(int64(c.Need))
+		if !f.fixed {
+			c.Offsets = words(cut(8 * int64(j.n+1)))
+		}
+		if f.shaped {
+			c.ShapeCap = c.NDim
+			c.Shape = words(cut(8 * int64(j.n) * int64(c.NDim)))
+		}
+		if f.nullable {
+			c.Valid = cut(int64(j.n))
+		}
+	}
+	if idx := cut(8 * int64(j.n)); j.n > 0 {
+		b.Index = unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(idx))), j.n)
+	}
+	rec.setOffsets(&b, j)
+	return &Slot{run: r, region: region, batch: b}
+}
+
+// words is memory, aligned by construction, as 64-bit numbers.
+func words(b []byte) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
+}
+
+// Offset is where the slot begins in the memory that can be shared with other processes.
+func (s *Slot) Offset() int64 { return s.region.Offset() }
+
+// Release gives the slot back. Releasing twice panics, as the memory may be another batch's by then.
+func (s *Slot) Release() {
+	if s.released.Swap(true) {
+		panic("node: slot released twice")
+	}
+	r := s.run
+	s.free()
+	r.mu.Lock()
+	r.lent--
+	last := r.closed && r.lent == 0
+	r.mu.Unlock()
+	if last {
+		r.freeReservation()
+	}
+}
+
+// free makes the slot's memory reusable.
+func (s *Slot) free() {
+	r := s.run
+	s.region.Release()
+	r.mu.Lock()
+	r.slots++
+	if r.pass != nil {
+		r.pass.work.Broadcast()
+	}
+	r.mu.Unlock()
+}
+
+// setNeeds sets what a measured job needs in each column.
+func (r *record) setNeeds(b *Batch, j *job) {
+	b.N = j.n
+	fields := len(r.fields)
+	for k := range r.fields {
+		f, c := &r.fields[k], &b.Fields[k]
+		c.NDim = 0
+		if f.fixed {
+			c.Need = uint64(j.n) * uint64(f.size)
+			continue
+		}
+		c.Need = 0
+		for i := range j.n {
+			c.Need += j.sizes[i*fields+k]
+		}
+		if f.shaped {
+			c.NDim = j.ndim
+		}
+	}
+}
+
+// setOffsets writes the offsets of a measured job, and marks as valid what cannot be missing.
+func (r *record) setOffsets(b *Batch, j *job) {
+	fields := len(r.fields)
+	for k := range r.fields {
+		f, c := &r.fields[k], &b.Fields[k]
+		if !f.fixed {
+			at := uint64(0)
+			for i := range j.n {
+				c.Offsets[i] = at
+				at += j.sizes[i*fields+k]
+			}
+			c.Offsets[j.n] = at
+		}
+		for i := range c.Valid {
+			c.Valid[i] = 1
+		}
+	}
+}
+
+// accept checks that the caller's memory has room for a measured job, and writes the offsets.
+func (r *record) accept(dst *Batch, j *job) error {
+	r.setNeeds(dst, j)
+	if err := r.fits(dst); err != nil {
+		return err
+	}
+	r.setOffsets(dst, j)
+	return nil
+}
+
+// fits compares needs with what is offered. All needs are set already.
+func (r *record) fits(dst *Batch) error {
+	if dst.N > dst.CapSamples {
+		return fault.New(fault.Range, "the batch has %d samples, the buffers have room for %d", dst.N, dst.CapSamples)
+	}
+	if dst.Index != nil && len(dst.Index) < dst.N {
+		return fault.New(fault.Invalid, "index has room for %d samples of %d", len(dst.Index), dst.N)
+	}
+	for k := range r.fields {
+		f, c := &r.fields[k], &dst.Fields[k]
+		switch {
+		case uint64(len(c.Data)) < c.Need:
+			return fault.New(fault.Range, "field %d needs %d bytes, its buffer has %d", k, c.Need, len(c.Data))
+		case !f.fixed && len(c.Offsets) < dst.N+1:
+			return fault.New(fault.Invalid, "field %d has samples of different sizes: it needs offsets", k)
+		case f.shaped && c.Shape != nil && c.NDim > c.ShapeCap:
+			return fault.New(fault.Range, "field %d has arrays of %d dimensions, its shapes have room for %d", k, c.NDim, c.ShapeCap)
+		case c.Shape != nil && len(c.Shape) < dst.N*c.ShapeCap, c.Valid != nil && len(c.Valid) < dst.N:
+			return fault.New(fault.Invalid, "field %d: shapes or validity have too little room", k)
+		}
+	}
+	return nil
+}
+
+// copyBatch copies an assembled batch into the caller's memory.
+func (r *record) copyBatch(dst, src *Batch) error {
+	dst.N = src.N
+	for k := range r.fields {
+		dst.Fields[k].Need, dst.Fields[k].NDim = src.Fields[k].Need, src.Fields[k].NDim
+	}
+	if err := r.fits(dst); err != nil {
+		return err
+	}
+	for k := range r.fields {
+		f, d, s := &r.fields[k], &dst.Fields[k], &src.Fields[k]
+		copyBytes(d.Data, s.Data)
+		if !f.fixed {
+			copy(d.Offsets, s.Offsets)
+		}
+		for i := range d.Valid[:min(len(d.Valid), src.N)] {
+			d.Valid[i] = 1
+		}
+		if f.nullable {
+			copy(d.Valid, s.Valid)
+		}
+		if d.Shape != nil {
+			for i := range src.N {
+				dims := d.Shape[i*d.ShapeCap : (i+1)*d.ShapeCap]
+				for x := range dims {
+					dims[x] = noDim
+				}
+				copy(dims, s.Shape[i*s.ShapeCap:(i+1)*s.ShapeCap])
+			}
+		}
+	}
+	copy(dst.Index, src.Index)
+	dst.Epoch, dst.Step, dst.Flags = src.Epoch, src.Step, src.Flags
+	return nil
+}
