@@ -89,29 +89,48 @@ func BenchmarkFastForward(b *testing.B) {
 	reportPerSample(b, float64(p.Size()))
 }
 
-// BenchmarkBillion plans 10^9 samples: the epoch, and by when each of its 2.6 million chunks is needed.
+// BenchmarkEpoch deals the chunks.
+func BenchmarkEpoch(b *testing.B) {
+	p := mustNew(b, plan.Spec{Samples: repeat(390, 1_000_000), Seed: 1, Shuffle: true})
+	epoch := uint64(0)
+	for b.Loop() {
+		p.Epoch(epoch)
+		epoch++
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1e6, "ns/chunk")
+}
+
+// BenchmarkBillion plans 10^9 samples in 2.6 million chunks: all of their openings, a resume at the end, and, what
+// takes twenty seconds, every single position.
 func BenchmarkBillion(b *testing.B) {
 	const each = 390
 	samples := repeat(each, 1_000_000_000/each)
 	before := heap()
-	var p *plan.Plan
-	var e *plan.Epoch
-	for b.Loop() {
-		p = mustNew(b, plan.Spec{Samples: samples, Seed: 1, Shuffle: true})
-		e = p.Epoch(0)
-		if n := len(opens(e, p.Size()-1000)); n == 0 {
-			b.Fatal("no chunk is open before the end")
-		}
-		o := e.Opens(0)
-		for {
-			if _, ok := o.Next(); !ok {
-				break
+	p := mustNew(b, plan.Spec{Samples: samples, Seed: 1, Shuffle: true})
+	e := p.Epoch(0)
+	perChunk := float64(heap()-before) / float64(len(samples))
+	run := func(name string, plan func()) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				plan()
 			}
-		}
+			reportPerSample(b, float64(p.Size()))
+			b.ReportMetric(perChunk, "B/chunk")
+		})
 	}
-	reportPerSample(b, float64(p.Size()))
-	b.ReportMetric(float64(heap()-before)/float64(len(samples)), "B/chunk")
-	runtime.KeepAlive(e)
+	run("opens", func() {
+		o := e.Opens(0)
+		for ok := true; ok; {
+			_, ok = o.Next()
+		}
+	})
+	run("resume", func() { e.Walk(p.Size() - 1) })
+	run("walk", func() {
+		w := e.Walk(0)
+		for picks := make([]plan.Pick, 256); w.Next(picks) == len(picks); {
+		}
+	})
+	runtime.KeepAlive(samples)
 }
 
 func heap() uint64 {

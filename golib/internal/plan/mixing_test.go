@@ -89,7 +89,7 @@ func TestMixingOfSortedChunks(t *testing.T) {
 		{4096, 76, 128, [2]float64{2.3, 2.9}, [2]float64{2.2, 2.8}, [2]float64{29, 35}},
 		{512, 390, 64, [2]float64{3.4, 4.5}, [2]float64{3.3, 4.5}, [2]float64{8, 17}},
 	} {
-		for seed := range uint64(3) {
+		for seed := range uint64(2) {
 			p := mustNew(t, plan.Spec{Samples: repeat(uint32(c.samples), c.chunks), Seed: seed, Shuffle: true, Window: c.window})
 			r, err := p.Simulate(plan.SimWorld{World: plan.World{Nodes: []int{1}, BatchSize: 256}, Rho: 1})
 			if err != nil {

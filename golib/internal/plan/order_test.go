@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/redox-loader/redox/golib/internal/plan"
@@ -114,6 +115,29 @@ func TestWalkBeyondTheEnds(t *testing.T) {
 	if _, ok := e.Opens(p.Size()).Next(); ok {
 		t.Error("an opening after the end")
 	}
+}
+
+// Plans and epochs are shared by all goroutines of an engine (run with -race).
+func TestConcurrentUse(t *testing.T) {
+	p := mustNew(t, plan.Spec{Samples: uneven(500, 300), Seed: 9, Shuffle: true})
+	e := p.Epoch(1)
+	want := walk(e, p.Size(), 0)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			from := p.Size() / 4 * int64(i)
+			if !slices.Equal(walk(e, p.Size(), from), want[from:]) {
+				t.Errorf("Walk(%d) differs", from)
+			}
+			if !slices.Equal(opens(e, from), expectedOpens(want, from)) {
+				t.Errorf("Opens(%d) differs", from)
+			}
+			if e.NextUse(want[from].Chunk) < 0 || p.Epoch(uint64(i)).Walk(from).Position() != from {
+				t.Error("NextUse or another epoch")
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestStoredOrder(t *testing.T) {

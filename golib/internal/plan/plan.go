@@ -100,6 +100,21 @@ func (p *Plan) Partitions() int { return p.partitions }
 // same hash give the same order. Batch size and world are not in it: they cut the order, they don't change it.
 func (p *Plan) Hash() string { return hex.EncodeToString(p.hash[:]) }
 
+// Shuffled says whether the order is a shuffled one; if not, it is the stored one.
+func (p *Plan) Shuffled() bool { return p.shuffle }
+
+// Sticky says whether a chunk keeps its partition in all epochs.
+func (p *Plan) Sticky() bool { return p.sticky }
+
+// SubsetHash returns, in hexadecimal, the hash of the subset; "" if every sample takes part.
+func (p *Plan) SubsetHash() string {
+	if p.subset == nil {
+		return ""
+	}
+	h := p.subset.Hash()
+	return hex.EncodeToString(h[:])
+}
+
 // Count returns how many samples of a chunk take part in an epoch.
 func (p *Plan) Count(c ChunkID) uint32 { return p.counts[c] }
 

@@ -156,11 +156,8 @@ func (s *stream) runFull(stop int64) {
 	s.rand, s.step = r, step
 }
 
-// key makes the orders of the open chunks, now and from now on.
+// key makes the orders of the open chunks, and from now on that of every chunk that is opened.
 func (s *stream) key() {
-	if s.keyed {
-		return
-	}
 	s.keyed = true
 	for i := range s.open {
 		if v := &s.open[i]; v.left > 0 {
