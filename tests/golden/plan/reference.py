@@ -61,14 +61,18 @@ def order(of, n):
     width = (n - 1).bit_length()
     shift, mask = (width + 1) // 2, 2**width - 1
     numbers = []
+
+    def rounds(x):
+        for key in keys:
+            x = (x * key + (key >> 32)) & mask
+            x ^= x >> shift
+        return x
+
     for k in range(n):
-        while True:
-            for key in keys:
-                k = (k * key + (key >> 32)) & mask
-                k ^= k >> shift
-            if k < n:
-                break
-        numbers.append(k)
+        x = rounds(k)
+        while x >= n:
+            x = rounds(x)
+        numbers.append(x)
     return numbers
 
 
@@ -133,7 +137,7 @@ def check(path):
     first = [sum(samples[:c]) for c in range(len(samples))]
     lo, hi = RANGES.get(path.stem, (0, sum(samples)))
     lows = [max(lo - f, 0) for f in first]
-    counts = [max(0, min(hi, f + n) - max(lo, f)) for f, n in zip(first, samples)]
+    counts = [max(0, min(hi, f + n) - max(lo, f)) for f, n in zip(first, samples, strict=True)]
     head = dict(re.findall(r"(\w+) (\w+)", text.splitlines()[0]))
     want = re.findall(r"SHA-256 of all.*: (\w+)", text)
     for epoch, digest in enumerate(want):
