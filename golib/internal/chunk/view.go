@@ -163,6 +163,9 @@ func (t *Table) Len() int { return int(t.h.samples) }
 // Entry is the index entry that the chunk was checked against.
 func (t *Table) Entry() Entry { return t.entry }
 
+// Numbers is what the chunk's own header says: its number, and that of its first sample, counted in its part.
+func (t *Table) Numbers() (chunk, first uint64) { return t.h.number, t.h.first }
+
 // place is where sample i lies in the payload.
 func (t *Table) place(i int) (start, end uint64) {
 	if uint(i) >= uint(t.h.samples) {

@@ -54,12 +54,9 @@ type job struct {
 var errStopped = fault.New(fault.Canceled, "packing was stopped")
 
 func newAssembly(ctx context.Context, layout *chunk.Layout, schema chunk.Schema, shards *shardWriter, workers int) *assembly {
-	a := &assembly{layout: layout, label: -1, shards: shards}
+	a := &assembly{layout: layout, label: labelAt(schema, layout), shards: shards}
 	shards.after = a.shardDone
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	if f := schema.LabelField(); f >= 0 && !schema.Fields[f].Nullable {
-		a.label, _, _ = layout.Fixed(f)
-	}
 	builders := workers + 2 // one being filled by the submitter, one being appended
 	a.free = make(chan *chunk.Builder, builders)
 	for range builders {
@@ -115,7 +112,7 @@ func (a *assembly) prepare(j *job) (err error) {
 		return nil
 	}
 	if a.label >= 0 {
-		j.labels = countLabels(j.builder, a.layout.Prefix(), a.label)
+		j.labels = countLabels(j.builder.Len(), func(i int) int64 { return labelIn(j.builder.Sample(i), a.layout.Prefix()+a.label) })
 	}
 	j.encoded, err = j.builder.Encode(a.codec)
 	return err

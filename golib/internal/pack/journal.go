@@ -13,8 +13,9 @@ import (
 // journal is the file in which a packing run notes what is safely done. It only grows; each line is a checksum and a
 // JSON object, synced before anything relies on it. A line cut off by a crash is as if it were never written.
 type journal struct {
-	f    *os.File
-	path string
+	f     *os.File
+	path  string
+	quiet bool // nothing more is noted: the run is so short that it is simply done again
 }
 
 // line is one note; one of the fields is set.
@@ -111,6 +112,9 @@ func openJournal(path string, good int64) (*journal, error) {
 
 // note makes a line durable.
 func (j *journal) note(l line) error {
+	if j.quiet {
+		return nil
+	}
 	text, err := json.Marshal(l)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "journal")

@@ -19,11 +19,11 @@ type labelCounts struct {
 	Many   bool             `json:"many,omitempty"` // too many labels: all else is void
 }
 
-// countLabels counts one chunk by the label at an offset in every body.
-func countLabels(b *chunk.Builder, prefix, offset int) (l labelCounts) {
+// countLabels counts one chunk of n samples.
+func countLabels(n int, label func(i int) int64) (l labelCounts) {
 	l.Counts = make(map[int64]uint64)
-	for i := range b.Len() {
-		l.Counts[int64(binary.LittleEndian.Uint64(b.Sample(i)[prefix+offset:]))]++
+	for i := range n {
+		l.Counts[label(i)]++
 		if len(l.Counts) > maxLabels {
 			return labelCounts{Many: true}
 		}
@@ -31,10 +31,21 @@ func countLabels(b *chunk.Builder, prefix, offset int) (l labelCounts) {
 	for _, n := range l.Counts {
 		l.Same += n * (n - 1) / 2
 	}
-	n := uint64(b.Len())
-	l.Pairs = n * (n - 1) / 2
+	l.Pairs = uint64(n) * uint64(n-1) / 2
 	return l
 }
+
+// labelAt is where every body has its label; -1 if the schema has none.
+func labelAt(s chunk.Schema, l *chunk.Layout) int {
+	f := s.LabelField()
+	if f < 0 || s.Fields[f].Nullable {
+		return -1
+	}
+	at, _, _ := l.Fixed(f)
+	return at
+}
+
+func labelIn(body []byte, at int) int64 { return int64(binary.LittleEndian.Uint64(body[at:])) }
 
 // add takes other chunks in.
 func (l *labelCounts) add(o labelCounts) {

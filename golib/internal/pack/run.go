@@ -172,26 +172,46 @@ func (r *run) finish(next uint64) (chunk.Manifest, error) {
 }
 
 func (r *run) manifest(next uint64) (chunk.Manifest, []byte, error) {
-	x := chunk.Index{Entries: r.shards.entries}
+	c := contents{head: r.head(), shards: r.shards.shards, entries: r.shards.entries, digests: r.shards.contents}
+	return c.manifest(r.asm.label, &r.asm.total, next, uint64(len(r.skipped)))
+}
+
+// contents is all that a manifest of one part is made of, from a run or from a scan.
+type contents struct {
+	head    chunk.Head
+	shards  []chunk.Shard
+	entries []chunk.Entry
+	digests [][32]byte
+}
+
+// manifest makes the manifest and the bytes of the index.
+func (c *contents) manifest(label int, labels *labelCounts, sources, skipped uint64) (chunk.Manifest, []byte, error) {
+	x := chunk.Index{Entries: c.entries}
 	index := x.Append(nil)
 	m := chunk.Manifest{
-		Head: r.head(), Samples: x.Samples(), Chunks: uint32(len(x.Entries)), Shards: r.shards.shards,
-		Index: chunk.IndexFile{Bytes: uint64(len(index)), Sum: chunk.Hex32(chunk.Sum(index))}, Skipped: uint64(len(r.skipped)),
-		Parts: []chunk.Part{{Shards: len(r.shards.shards), Chunks: uint32(len(x.Entries)), Samples: x.Samples(), Sources: next}},
+		Head: c.head, Samples: x.Samples(), Chunks: uint32(len(x.Entries)), Shards: c.shards, Skipped: skipped,
+		Index: chunk.IndexFile{Bytes: uint64(len(index)), Sum: chunk.Hex32(chunk.Sum(index))},
+		Parts: []chunk.Part{{Shards: len(c.shards), Chunks: uint32(len(x.Entries)), Samples: x.Samples(), Sources: sources}},
 	}
-	f := chunk.NewFingerprint()
 	for i := range x.Entries {
 		m.Bytes += x.Entries[i].Raw
 		m.StoredBytes += x.Entries[i].Stored
-		f.Add(x.Entries[i], r.shards.contents[i])
 	}
-	if r.asm.label >= 0 {
-		m.LabelField = r.o.Schema.Fields[r.o.Schema.LabelField()].Name
-		m.ClassCounts, m.Rho = r.asm.total.byName(), r.asm.total.rho()
+	if label >= 0 {
+		m.LabelField = c.head.Schema.Fields[c.head.Schema.LabelField()].Name
+		m.ClassCounts, m.Rho = labels.byName(), labels.rho()
 	}
 	var err error
-	m.Fingerprint, err = f.Hex(r.o.Schema)
+	m.Fingerprint, err = c.fingerprint()
 	return m, index, err
+}
+
+func (c *contents) fingerprint() (string, error) {
+	f := chunk.NewFingerprint()
+	for i := range c.entries {
+		f.Add(c.entries[i], c.digests[i])
+	}
+	return f.Hex(c.head.Schema)
 }
 
 // stop ends the goroutines early and leaves or removes the work.

@@ -120,7 +120,11 @@ func (s *spill) write(i int) error {
 		return nil
 	}
 	if b.f == nil {
-		f, err := os.OpenFile(s.path(i), os.O_WRONLY|os.O_CREATE, 0o666)
+		flags := os.O_WRONLY | os.O_CREATE
+		if b.Bytes == int64(len(b.tail)) {
+			flags |= os.O_TRUNC // of an earlier run that made no checkpoint
+		}
+		f, err := os.OpenFile(s.path(i), flags, 0o666)
 		if err != nil {
 			return failed(err, "create", s.path(i))
 		}

@@ -9,11 +9,11 @@ import (
 	"github.com/redox-loader/redox/golib/internal/fault"
 )
 
-const (
-	// A checkpoint of the spill is due after so many bytes or so long; what came after the last one is done again
-	// after a kill.
-	checkpointBytes = 256 << 20
-	checkpointTime  = 10 * time.Second
+// A checkpoint of the spill is due after so many bytes or so long; what came after the last one is done again after a
+// kill. Variables for tests.
+var (
+	checkpointBytes uint64 = 256 << 20
+	checkpointTime         = 10 * time.Second
 )
 
 // Writer packs samples that come one by one. With Shuffle they are spilled to disk first and sorted by Commit. Without
@@ -32,6 +32,7 @@ type Writer struct {
 	err      error // of storage; everything after it fails alike
 	ended    bool
 
+	noted     bool   // the journal knows of the spill
 	saved     uint64 // raw bytes at the last checkpoint
 	savedTime time.Time
 	dropTo    atomic.Uint64 // samples in finished shards
@@ -69,7 +70,7 @@ func (w *Writer) open() error {
 			if err := w.spill.restore(*before.spilled); err != nil {
 				return err
 			}
-			w.saved = before.spilled.Raw
+			w.saved, w.noted = before.spilled.Raw, true
 			w.next = max(w.next, before.spilled.Next)
 		}
 	}
@@ -148,20 +149,24 @@ func (w *Writer) checkpoint(sealed bool) error {
 	if err != nil {
 		return err
 	}
-	w.saved, w.savedTime = note.Raw, time.Now()
+	w.saved, w.savedTime, w.noted = note.Raw, time.Now(), true
 	return w.r.t.journal.note(line{Spilled: note})
 }
 
-// seal ends the spill: what is in it can be handed out.
-func (w *Writer) seal() error {
-	if w.spill.total.Sealed {
+// seal ends the spill: what is in it can be handed out. If no checkpoint was ever due, none is made, and the rest of
+// the run is not noted either: syncing a hundred files would take longer than doing it again.
+func (w *Writer) seal() (err error) {
+	switch {
+	case w.spill.total.Sealed:
 		return nil
-	}
-	if err := w.checkpoint(true); err != nil {
-		return err
+	case w.noted || w.spill.total.Raw >= checkpointBytes:
+		err = w.checkpoint(true)
+	default:
+		w.r.t.journal.quiet, w.spill.total.Sealed = true, true
+		err = w.spill.flush(false)
 	}
 	w.spill.close()
-	return nil
+	return err
 }
 
 // goStraight hands out the spill, and lets all further samples go to chunks directly.
