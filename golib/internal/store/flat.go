@@ -53,13 +53,12 @@ func (f *Flat) Land(ctx context.Context, chunk uint32, dst []byte, tap func([]by
 	f.lands.Add(1)
 	got, shown := int64(0), head
 	for got < end {
-		from := got &^ (page - 1) // after a short read: a direct one must start on a page again
-		n, how, err := f.read(ctx, e.File, start+from, dst[from:length:length], true)
+		n, how, err := f.read(ctx, e.File, start+got, dst[got:length:length], true)
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 || from+int64(n) <= got && n < page {
-			return nil, f.truncated(e, start+from+int64(n))
+		if n == 0 {
+			return nil, f.truncated(e, start+got)
 		}
 		f.landBytes.Add(int64(n))
 		switch how {
@@ -68,7 +67,7 @@ func (f *Flat) Land(ctx context.Context, chunk uint32, dst []byte, tap func([]by
 		case Direct:
 			f.directBytes.Add(int64(n))
 		}
-		got = from + int64(n)
+		got += int64(n)
 		for tap != nil && shown < min(got, end) {
 			next := min(shown+Piece, got, end)
 			tap(dst[shown:next])

@@ -91,7 +91,7 @@ func (l *Local) ReadAt(_ context.Context, file uint32, off int64, dst []byte, wh
 			return n, Cached, nil
 		}
 	}
-	if l.way != throughCache && !l.refused.Load() {
+	if l.way != throughCache && off%page == 0 && !l.refused.Load() {
 		n, err := l.direct(o, dst, off)
 		if err == nil {
 			return n, Direct, nil

@@ -68,8 +68,8 @@ type Extents interface {
 // may be called concurrently.
 type Files interface {
 	// ReadAt reads up to len(dst) bytes and may read fewer, like read(2), so that a caller can look at them while
-	// they are in cache; 0 without an error is the end of the file. Off and dst are page-aligned with page-sized
-	// room, unless whole is false (a small range).
+	// they are in cache; 0 without an error is the end of the file. whole says that a chunk is being landed: off and
+	// dst are on pages then, unless the read before was a short one.
 	ReadAt(ctx context.Context, file uint32, off int64, dst []byte, whole bool) (n int, how How, err error)
 	// Hint says that a whole read of this range comes soon; Done that the range will not be read again soon.
 	Hint(file uint32, off, n int64)
