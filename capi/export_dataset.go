@@ -140,7 +140,9 @@ func goRedoxFindKey(ds C.redox_dataset, key *C.char, number *C.int64_t) C.redox_
 func goRedoxPlanIndices(ds C.redox_dataset, optionsJSON *C.char, step C.uint64_t, out *C.int64_t,
 	capacity C.size_t, need *C.size_t) C.redox_status {
 	return with("redox_plan_indices", datasets, uint64(ds), func(d *redox.Dataset) error {
-		indices, err := d.PlanIndices(options(optionsJSON), uint64(step))
+		var refs references
+		defer refs.done()
+		indices, err := d.PlanIndices(options(optionsJSON), uint64(step), refs.resolver())
 		if err != nil {
 			return err
 		}
@@ -162,7 +164,9 @@ func goRedoxPlanIndices(ds C.redox_dataset, optionsJSON *C.char, step C.uint64_t
 //export goRedoxSimulate
 func goRedoxSimulate(ds C.redox_dataset, optionsJSON, buf *C.char, capacity C.size_t, need *C.size_t) C.redox_status {
 	return with("redox_simulate", datasets, uint64(ds), func(d *redox.Dataset) error {
-		report, err := d.Simulate(options(optionsJSON))
+		var refs references
+		defer refs.done()
+		report, err := d.Simulate(options(optionsJSON), refs.resolver())
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,10 @@ type references struct{ release []func() }
 func (r *references) subset(h uint64) (*redox.Subset, bool) { return hold(r, subsets, h) }
 func (r *references) loader(h uint64) (*redox.Loader, bool) { return hold(r, loaders, h) }
 
+func (r *references) resolver() redox.Resolver {
+	return redox.Resolver{Subset: r.subset, Loader: r.loader}
+}
+
 func hold[T any](r *references, t *table[T], h uint64) (T, bool) {
 	v, ok := t.get(h)
 	if ok {
@@ -42,7 +46,7 @@ func goRedoxLoaderNew(ds C.redox_dataset, optionsJSON *C.char, out *C.redox_load
 		}
 		var refs references
 		defer refs.done()
-		l, err := d.NewLoader(options(optionsJSON), redox.Resolver{Subset: refs.subset, Loader: refs.loader})
+		l, err := d.NewLoader(options(optionsJSON), refs.resolver())
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,252 @@
+package redox
+
+import (
+	"math"
+
+	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/node"
+	"github.com/redox-loader/redox/golib/internal/plan"
+	"github.com/redox-loader/redox/golib/internal/store"
+)
+
+// Absent stands in PlanIndices where a rank gets no sample.
+const Absent = math.MinInt64
+
+// Resolver finds what the handles inside a loader's options mean.
+type Resolver struct {
+	Subset func(handle uint64) (*Subset, bool)
+	Loader func(handle uint64) (*Loader, bool)
+}
+
+// newPlan makes the plan that options mean.
+func (d *Dataset) newPlan(o *planOptions, resolve Resolver) (*plan.Plan, error) {
+	spec := plan.Spec{Samples: d.samples, Shuffle: o.Shuffle == nil || *o.Shuffle, Dataset: d.data.Manifest.Fingerprint}
+	var err error
+	if spec.Seed, err = o.seed(); err != nil {
+		return nil, err
+	}
+	if spec.Window, err = positive("window", o.Window); err != nil {
+		return nil, err
+	}
+	if spec.Partitions, err = positive("partitions", o.Partitions); err != nil {
+		return nil, err
+	}
+	keep, err := oneOf("keep", o.Keep, "epoch", "run")
+	if err != nil {
+		return nil, err
+	}
+	spec.Sticky = keep == "run"
+	if spec.Subset, err = d.subset(o, resolve); err != nil {
+		return nil, err
+	}
+	return plan.New(spec)
+}
+
+// subset returns what a subset option means, nil for the whole data set.
+func (d *Dataset) subset(o *planOptions, resolve Resolver) (plan.Subset, error) {
+	lo, hi, given, err := o.bounds(int64(d.data.Manifest.Samples))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case given && o.SubsetHandle != 0:
+		return nil, fault.New(fault.Invalid, "subset and subset_handle: expected one of them")
+	case given:
+		return plan.RangeSubset(d.samples, lo, hi), nil
+	case o.SubsetHandle == 0:
+		return nil, nil
+	case resolve.Subset == nil:
+		return nil, fault.New(fault.Invalid, "subset_handle can't be used here")
+	}
+	s, ok := resolve.Subset(o.SubsetHandle)
+	if !ok {
+		return nil, fault.New(fault.BadHandle, "subset_handle=%d is not an open subset", o.SubsetHandle)
+	}
+	if s.dataset.data.Manifest.Fingerprint != d.data.Manifest.Fingerprint {
+		return nil, fault.New(fault.Invalid, "subset_handle=%d is of another data set", o.SubsetHandle)
+	}
+	return s.subset, nil
+}
+
+// planWorld reads the options that cut the order into batches.
+func (o *planOptions) planWorld() (plan.World, world, error) {
+	w, err := o.world()
+	if err != nil {
+		return plan.World{}, w, err
+	}
+	out := plan.World{Nodes: w.ranksOf(), DropLast: o.DropLast}
+	if out.BatchSize, err = o.batchSize(); err != nil {
+		return out, w, err
+	}
+	if out.Pad, err = o.padding(); err != nil {
+		return out, w, err
+	}
+	out.Exchange, err = o.exchange()
+	return out, w, err
+}
+
+func (o *planOptions) padding() (plan.Pad, error) {
+	switch o.Pad {
+	case nil, true:
+		return plan.PadWrap, nil
+	case false:
+		return plan.PadNone, nil
+	case "mark":
+		return plan.PadMark, nil
+	}
+	return 0, fault.New(fault.Invalid, `pad=%v: expected null, true, false or "mark"`, o.Pad)
+}
+
+func (o *planOptions) exchange() (plan.Exchange, error) {
+	switch v := o.Exchange.(type) {
+	case nil:
+		return plan.Exchange{}, nil
+	case float64:
+		if v >= 0 && v <= 1 {
+			return plan.Exchange{Fraction: v}, nil
+		}
+	case string:
+		switch v {
+		case "local":
+			return plan.Exchange{}, nil
+		case "uniform":
+			return plan.Exchange{Mode: plan.Uniform}, nil
+		case "off":
+			return plan.Exchange{Mode: plan.Off}, nil
+		}
+	}
+	return plan.Exchange{}, fault.New(fault.Invalid, `exchange=%v: expected "local", "uniform", "off" or a fraction from 0 to 1`, o.Exchange)
+}
+
+// planRequest is a plan with what cuts it, for questions about batches.
+type planRequest struct {
+	planOptions
+	PlanHash string `json:"plan_hash"` // of a state, to be compared
+	Position int64  `json:"position"`  // where the batches begin to count, of a state
+}
+
+// PlanIndices returns the stored numbers of global batch step of an epoch, from the plan alone: world_size x
+// batch_size entries, rank by rank, Absent where a rank gets nothing, -1-i for padding under pad="mark".
+func (d *Dataset) PlanIndices(optionsJSON []byte, step uint64, resolve Resolver) ([]int64, error) {
+	var o planRequest
+	if err := decode(optionsJSON, &o); err != nil {
+		return nil, err
+	}
+	p, err := d.newPlan(&o.planOptions, resolve)
+	if err != nil {
+		return nil, err
+	}
+	if o.PlanHash != "" && o.PlanHash != p.Hash() {
+		return nil, fault.New(fault.State, "the state is of plan %.16s…, this data set with these options has %.16s…", o.PlanHash, p.Hash())
+	}
+	w, _, err := o.planWorld()
+	if err != nil {
+		return nil, err
+	}
+	deal, err := p.Epoch(o.Epoch).Deal(w, o.Position)
+	if err != nil {
+		return nil, err
+	}
+	if step >= uint64(deal.Batches()) {
+		return nil, fault.New(fault.Invalid, "step=%d: the epoch has %d global batches", step, deal.Batches())
+	}
+	deal.Skip(int64(step))
+	b, _ := deal.Next()
+	out := make([]int64, len(b.Ranks)*w.BatchSize)
+	for i := range out {
+		out[i] = Absent
+	}
+	for r, items := range b.Ranks {
+		for i, item := range items {
+			pick := b.Picks[item.Pos]
+			n := p.Number(pick.Chunk, pick.Sample)
+			if item.Pad && w.Pad == plan.PadMark {
+				n = -1 - n
+			}
+			out[r*w.BatchSize+i] = n
+		}
+	}
+	return out, nil
+}
+
+// report is what redox_simulate tells: the plan's own report with what memory and storage it means.
+type report struct {
+	plan.Report
+	ReadBytes    int64   `json:"read_bytes"`    // stored bytes of an epoch, over all nodes
+	Rho          float64 `json:"rho"`           // label correlation inside chunks that the score was computed with
+	RhoKnown     bool    `json:"rho_known"`     // from the data set; else 0 if it was shuffled when packed, 1 if not
+	MemoryNeeded int64   `json:"memory_needed"` // smallest memory_limit of a node for this configuration
+	MemoryAuto   int64   `json:"memory_auto"`   // what "auto" takes
+	MemoryGiven  int64   `json:"memory_given"`  // 0: auto
+	Fits         bool    `json:"fits"`
+}
+
+// Simulate says what an epoch would cost and how well it would be mixed, from plan and index alone.
+func (d *Dataset) Simulate(optionsJSON []byte, resolve Resolver) ([]byte, error) {
+	var o loaderOptions
+	if err := decode(optionsJSON, &o); err != nil {
+		return nil, err
+	}
+	if o.WorldSize != nil && o.Rank == nil {
+		o.Rank = new(int) // all nodes are asked about, so any rank will do
+	}
+	p, err := d.newPlan(&o.planOptions, resolve)
+	if err != nil {
+		return nil, err
+	}
+	exchange := o.Exchange
+	o.Exchange = "off" // so that a world that can't be run yet can be simulated
+	cfg, err := d.runConfig(&o, p)
+	if err != nil {
+		return nil, err
+	}
+	o.Exchange = exchange
+	if cfg.World.Exchange, err = o.exchange(); err != nil {
+		return nil, err
+	}
+	var out report
+	out.Rho, out.RhoKnown = d.rho()
+	if out.Report, err = p.Simulate(plan.SimWorld{World: cfg.World, Epoch: o.Epoch, Rho: out.Rho}); err != nil {
+		return nil, err
+	}
+	return d.costs(&o, cfg, &out)
+}
+
+// rho is the label correlation inside chunks. Without labels a data set that was shuffled when packed is taken to have
+// none, another one the worst.
+func (d *Dataset) rho() (rho float64, known bool) {
+	m := &d.data.Manifest
+	switch {
+	case m.Rho != nil:
+		return min(1, max(0, *m.Rho)), true
+	case m.Shuffled:
+		return 0, false
+	}
+	return 1, false
+}
+
+// costs adds bytes and memory to a report.
+func (d *Dataset) costs(o *loaderOptions, cfg node.RunConfig, out *report) ([]byte, error) {
+	for c := range d.data.Index.Entries {
+		if cfg.Plan.Count(plan.ChunkID(c)) > 0 {
+			out.ReadBytes += int64(d.data.Index.Entries[c].Stored)
+		}
+	}
+	reader, err := d.singles()
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	if out.MemoryNeeded, out.MemoryAuto, err = reader.Needed(cfg); err != nil {
+		return nil, err
+	}
+	if out.MemoryGiven, err = o.memoryLimit(); err != nil {
+		return nil, err
+	}
+	given := out.MemoryGiven
+	if given == 0 {
+		given = store.FreeMemory() / 2
+	}
+	out.Fits = out.MemoryNeeded <= given
+	return encode(out)
+}

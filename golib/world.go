@@ -1,0 +1,92 @@
+package redox
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/redox-loader/redox/golib/internal/fault"
+)
+
+// world is one process's place among those that share an epoch.
+type world struct {
+	rank, size, nodes int
+}
+
+// launchers are the variables in which launchers say rank and world size, the first that is set counts.
+var launchers = [][2]string{
+	{"RANK", "WORLD_SIZE"},
+	{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+}
+
+// world resolves the options, else the environment, else one rank. Without a word on nodes each rank is its own node:
+// processes that use the C library do not share an engine.
+func (o *planOptions) world() (world, error) {
+	w := world{0, 1, 1}
+	switch {
+	case o.WorldSize != nil:
+		w.size = *o.WorldSize
+		if o.Rank != nil {
+			w.rank = *o.Rank
+		} else if w.size > 1 {
+			return w, fault.New(fault.Invalid, "world_size=%d was given without rank: expected both or neither", w.size)
+		}
+	case o.Rank != nil:
+		return w, fault.New(fault.Invalid, "rank=%d was given without world_size: expected both or neither", *o.Rank)
+	default:
+		var err error
+		if w.rank, w.size, err = fromEnvironment(os.Getenv); err != nil {
+			return w, err
+		}
+	}
+	w.nodes = w.size
+	if o.Nodes != nil {
+		w.nodes = *o.Nodes
+	}
+	switch {
+	case w.size < 1 || w.size > 1<<20:
+		return w, fault.New(fault.Invalid, "world_size=%d: expected 1 to %d", w.size, 1<<20)
+	case w.rank < 0 || w.rank >= w.size:
+		return w, fault.New(fault.Invalid, "rank=%d: expected 0 to world_size-1 = %d", w.rank, w.size-1)
+	case w.nodes < 1 || w.nodes > w.size:
+		return w, fault.New(fault.Invalid, "nodes=%d: expected 1 to world_size = %d", w.nodes, w.size)
+	}
+	return w, nil
+}
+
+func fromEnvironment(getenv func(string) string) (rank, size int, err error) {
+	for _, names := range launchers {
+		text := strings.TrimSpace(getenv(names[1]))
+		if text == "" {
+			continue
+		}
+		if size, err = strconv.Atoi(text); err != nil {
+			return 0, 0, fault.New(fault.Invalid, "the environment has %s=%q: expected a number", names[1], text)
+		}
+		text = strings.TrimSpace(getenv(names[0]))
+		if text == "" && size > 1 {
+			return 0, 0, fault.New(fault.Invalid, "the environment has %s=%d but no %s", names[1], size, names[0])
+		}
+		if text == "" {
+			return 0, size, nil
+		}
+		if rank, err = strconv.Atoi(text); err != nil {
+			return 0, 0, fault.New(fault.Invalid, "the environment has %s=%q: expected a number", names[0], text)
+		}
+		return rank, size, nil
+	}
+	return 0, 1, nil
+}
+
+// ranksOf spreads the ranks over the nodes in consecutive runs, the first nodes one more where it does not divide.
+func (w world) ranksOf() []int {
+	ranks := make([]int, w.nodes)
+	for i := range ranks {
+		ranks[i] = w.size / w.nodes
+		if i < w.size%w.nodes {
+			ranks[i]++
+		}
+	}
+	return ranks
+}

@@ -1,0 +1,214 @@
+package redox
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redox-loader/redox/golib/internal/chunk"
+	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/pack"
+)
+
+// packOptions are those of redox_writer_new and of packing files.
+type packOptions struct {
+	Fields     fieldList      `json:"fields"`
+	Layout     string         `json:"layout"`
+	Classes    []string       `json:"classes"`
+	Codec      string         `json:"codec"`
+	ChunkSize  int64          `json:"chunk_size"` // raw bytes, 0: auto
+	ShardSize  int64          `json:"shard_size"` // 0: 256 MiB
+	Shuffle    *bool          `json:"shuffle"`
+	Seed       uint64         `json:"seed"`
+	Overwrite  bool           `json:"overwrite"`
+	Resume     *bool          `json:"resume"`
+	SourceHash string         `json:"source_hash"`
+	Workers    int            `json:"workers"` // 0: one for each processor
+	Memory     int64          `json:"memory"`  // bytes for sorting, 0: 512 MiB
+	Meta       map[string]any `json:"meta"`
+}
+
+// fieldList is the fields of a sample: a list of {"name", "kind"}, in order, or an object {name: kind}.
+type fieldList []chunk.Field
+
+// UnmarshalJSON reads either form, keeping the order of an object's names.
+func (l *fieldList) UnmarshalJSON(b []byte) error {
+	type namedKind struct {
+		Name string `json:"name"`
+		Kind string `json:"kind"`
+	}
+	var list []namedKind
+	if err := json.Unmarshal(b, &list); err != nil {
+		d := json.NewDecoder(strings.NewReader(string(b)))
+		if t, err := d.Token(); err != nil || t != json.Delim('{') {
+			return fault.New(fault.Invalid, `fields: expected {"name": "kind", ...} or [{"name", "kind"}, ...]`)
+		}
+		for d.More() {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			var kind string
+			if err := d.Decode(&kind); err != nil {
+				return fault.New(fault.Invalid, "fields: the kind of %q is not a string", name)
+			}
+			list = append(list, namedKind{name.(string), kind})
+		}
+	}
+	*l = nil
+	for _, f := range list {
+		field, err := chunk.ParseField(f.Name, f.Kind)
+		if err != nil {
+			return err
+		}
+		*l = append(*l, field)
+	}
+	return nil
+}
+
+func (o *packOptions) options() (pack.Options, error) {
+	out := pack.Options{
+		Schema: chunk.Schema{Fields: o.Fields, Layout: o.Layout}, Classes: o.Classes, Codec: o.Codec, ChunkSize: o.ChunkSize,
+		ShardSize: o.ShardSize, Shuffle: o.Shuffle == nil || *o.Shuffle, Seed: o.Seed, Overwrite: o.Overwrite,
+		Resume: o.Resume == nil || *o.Resume, SourceHash: o.SourceHash, Workers: o.Workers, Memory: o.Memory, Meta: o.Meta,
+	}
+	if out.Schema.Layout == "" {
+		out.Schema.Layout = "dict"
+	}
+	if o.Workers < 0 {
+		return out, fault.New(fault.Invalid, "workers=%d: expected at least 0", o.Workers)
+	}
+	return out, nil
+}
+
+// Writer writes a data set sample by sample. Safe for concurrent use; samples are taken one at a time.
+type Writer struct {
+	mu   sync.Mutex
+	w    *pack.Writer
+	next uint64 // source number of the next Write
+}
+
+// NewWriter starts a data set at dst, or takes up an interrupted one.
+func NewWriter(dst string, optionsJSON []byte) (*Writer, error) {
+	var o packOptions
+	if err := decode(optionsJSON, &o); err != nil {
+		return nil, err
+	}
+	dir, err := localDir(dst)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := o.options()
+	if err != nil {
+		return nil, err
+	}
+	w, err := pack.NewWriter(context.Background(), dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{w: w}, nil
+}
+
+// Write takes the next sample.
+func (w *Writer) Write(vals []Value) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.write(w.next, "", vals)
+}
+
+// WriteFrom takes a sample with its number in the source, which must not descend, and its key; "" is the number.
+func (w *Writer) WriteFrom(source uint64, key string, vals []Value) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if key == strconv.FormatUint(source, 10) {
+		key = "" // the default takes no room
+	}
+	return w.write(source, key, vals)
+}
+
+func (w *Writer) write(source uint64, key string, vals []Value) error {
+	if err := w.w.Write(source, key, vals); err != nil {
+		return err
+	}
+	w.next = source + 1
+	return nil
+}
+
+// Resumed is how many source samples an interrupted run has safely taken.
+func (w *Writer) Resumed() uint64 { return w.w.Resumed() }
+
+// Commit publishes the data set.
+func (w *Writer) Commit() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := w.w.Commit()
+	return err
+}
+
+// Abort ends the writer without one.
+func (w *Writer) Abort() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.w.Abort()
+}
+
+// packFiles is the job "pack_files".
+func packFiles(optionsJSON []byte, p *progress) (func(context.Context) (any, error), error) {
+	var o struct {
+		packOptions
+		Src     string `json:"src"`
+		Dst     string `json:"dst"`
+		Format  string `json:"format"`
+		OnError string `json:"on_error"`
+	}
+	if err := decode(optionsJSON, &o); err != nil {
+		return nil, err
+	}
+	opts, err := o.options()
+	if err != nil {
+		return nil, err
+	}
+	if o.Fields == nil {
+		opts.Schema = chunk.Schema{}
+	}
+	dst, err := localDir(o.Dst)
+	if err != nil {
+		return nil, err
+	}
+	if o.Format, err = oneOf("format", o.Format, "imagefolder", "files"); err != nil {
+		return nil, err
+	}
+	if o.OnError, err = oneOf("on_error", o.OnError, "raise", "skip"); err != nil {
+		return nil, err
+	}
+	p.unit = "files"
+	tree := pack.TreeOptions{Options: opts, Root: o.Src, Format: o.Format, OnError: o.OnError}
+	tree.Progress = func(done, total uint64) { p.set(int64(done), int64(total)) }
+	return func(ctx context.Context) (any, error) {
+		r, err := pack.Tree(ctx, dst, tree)
+		if err != nil {
+			return nil, err
+		}
+		return packed(&r), nil
+	}, nil
+}
+
+// maxListed bounds the skipped sources that a result lists; all are counted.
+const maxListed = 1000
+
+func packed(r *pack.Result) any {
+	type skipped struct {
+		Source uint64 `json:"source"`
+		Key    string `json:"key"`
+		Error  string `json:"error"`
+	}
+	list := make([]skipped, 0, min(len(r.Skipped), maxListed))
+	for _, s := range r.Skipped[:min(len(r.Skipped), maxListed)] {
+		list = append(list, skipped{s.Source, s.Key, s.Error})
+	}
+	return map[string]any{
+		"unchanged": r.Existing, "resumed": r.Resumed, "skipped": max(r.Manifest.Skipped, uint64(len(r.Skipped))), "skipped_sources": list,
+	}
+}
