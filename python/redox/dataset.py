@@ -276,7 +276,7 @@ class Dataset:
         handle = self._handle()
         options = Options(
             batch_size, shuffle=shuffle, shuffle_seed=whole("seed", seed, 0, (1 << 64) - 1), drop_last=drop_last,
-            window=window, partitions=partitions, exchange=exchange, keep=keep, pad=pad,  # type: ignore[arg-type]
+            window=window, partitions=partitions, exchange=exchange, keep=keep, pad=pad,
             subset=Subset.parse(subset, len(self)),
         )  # fmt: skip
         native = options.native(World(0, whole("world_size", world_size, 1, 1 << 20), whole("nodes", nodes, 1, 1 << 20)))
@@ -295,7 +295,7 @@ class Dataset:
 
 
 _PLAN = frozenset(
-    "batch_size shuffle shuffle_seed drop_last pad subset window partitions rank world_size nodes exchange keep".split()
+    ["batch_size", "shuffle", "shuffle_seed", "drop_last", "pad", "subset", "window", "partitions", "rank", "world_size", "nodes", "exchange", "keep"]
 )
 
 

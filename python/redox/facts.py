@@ -117,6 +117,8 @@ def local_path(path: str | os.PathLike[str]) -> str:
     if not isinstance(text, str):
         raise ValueError(f"path={path!r}: expected a str or a path")
     scheme, found, _ = text.partition("://")
+    if found and scheme == "file":
+        return os.path.abspath(text.removeprefix("file://"))
     if found and scheme.isalnum():
         raise ValueError(f"path={text!r}: {scheme}:// is not supported; copy the data set to a local or mounted folder")
     return os.path.abspath(text)

@@ -7,7 +7,6 @@ batch keeps its size on every rank.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Literal
 
 from redox import _native, decode
@@ -25,8 +24,6 @@ __all__ = ["INDEX", "Presenter", "check_with_index"]
 
 INDEX = "__index__"
 WithIndex = bool | Literal["stored", "source", "key"]
-
-_log = logging.getLogger("redox")
 
 
 def check_with_index(value: Any) -> str | None:
@@ -176,7 +173,7 @@ class Presenter:
             try:
                 last, any_good = make(place), True
             except (CorruptError, SkipSample) as error:
-                self._note(columns, place, error)
+                self._session.note_skipped(int(columns.index[place]), error)
                 if not any_good:
                     waiting += 1
                     continue
@@ -185,22 +182,6 @@ class Presenter:
             waiting = 0
         if waiting:
             raise CorruptError(f"no sample of batch {columns.step} of epoch {columns.epoch} is good")
-
-    def _note(self, columns: Columns, place: int, error: Exception) -> None:
-        """Count and log a sample that is left out."""
-        session = self._session
-        session.skipped[0] += 1
-        session.skipped[1] += 1
-        number = int(columns.index[place])
-        number = number if number >= 0 else -1 - number
-        key = _native.origin(session.opened.handle, [number])[1][0]
-        _log.warning("skipped sample %d (key %s) of %s: %s", number, key, session.facts.path, error or "SkipSample")
-        if session.skipped[0] > session.options.max_skipped:
-            raise CorruptError(
-                f"more than max_skipped={session.options.max_skipped} samples were skipped in epoch {columns.epoch}; "
-                f"the last is sample {number} (key {key})",
-                sample=number,
-            ) from error
 
     # -- index ---------------------------------------------------------------------------------------------------------
 

@@ -16,13 +16,13 @@ from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data._utils.collate import collate, default_collate_fn_map
+from torch.utils.data._utils.collate import collate, default_collate, default_collate_fn_map
 
 if TYPE_CHECKING:
     from redox.columns import Columns
     from redox.present import Presenter
 
-__all__ = ["Record", "Sample", "SampleDict", "Samples", "open_samples"]
+__all__ = ["Record", "Sample", "SampleDict", "Samples", "collated", "open_samples"]
 
 
 class Sample(tuple):  # type: ignore[type-arg]
@@ -71,13 +71,13 @@ class Record:
         _records[id(samples[0])] = self
 
     def collated(self, batch: list[Any], collate_fn_map: Any) -> Any:
-        """Return what the default collation would for `batch`; raises `_Changed` if the short cut does not hold."""
+        """Return what the default collation would for `batch`; raises `_ChangedError` if the short cut does not hold."""
         if self._given or len(batch) != len(self._samples) or not all(map(is_, batch, self._samples)):
-            raise _Changed
+            raise _ChangedError
         if max(map(_refcount, batch)) > _HELD:
-            raise _Changed
+            raise _ChangedError
         if self._names is not None and any(len(sample) != len(self._names) for sample in batch):
-            raise _Changed
+            raise _ChangedError
         columns = [self._column(i, batch, collate_fn_map) for i in range(len(self._whole))]
         self._given = True
         return columns if self._names is None else dict(zip(self._names, columns, strict=True))
@@ -90,13 +90,13 @@ class Record:
                 values = map(value, batch)
                 return collate(tuple(values) if self._names is None else list(values), collate_fn_map=collate_fn_map)
             if self._names is not None and not all(map(is_, map(value, batch), rows)):
-                raise _Changed
+                raise _ChangedError
         except KeyError:
-            raise _Changed from None
+            raise _ChangedError from None
         if isinstance(rows[0], torch.Tensor):
             mark = self._marks[field]
             if mark is None or mark != _version(column) or not _untouched(column, rows):
-                raise _Changed
+                raise _ChangedError
         return column
 
 
@@ -141,7 +141,24 @@ def open_samples(presenter: Presenter, columns: Columns) -> tuple[list[Any], Rec
     return samples, Record(samples, None, rows, whole)
 
 
-class _Changed(Exception):
+def collated(presenter: Presenter, columns: Columns) -> Any:
+    """Return what the default collation makes of a batch's samples, without making the samples."""
+    maker = presenter.maker
+    together: list[Any] = []
+    for column in columns.columns:
+        if column.offsets is None and (column.valid is None or column.valid.all()):
+            together.append(maker.array(column.data, column.field))
+        else:
+            rows = maker.rows(column)
+            together.append(default_collate(tuple(rows) if presenter.layout == "tuple" else rows))
+    if presenter.with_index:
+        together.append(default_collate(presenter.index(columns)))
+    if presenter.layout == "dict":
+        return dict(zip(presenter.names, together, strict=True))
+    return together[0] if presenter.layout == "scalar" and len(together) == 1 else together
+
+
+class _ChangedError(Exception):
     """The collated samples are not exactly those of one batch as it was handed out."""
 
 
@@ -179,7 +196,7 @@ def _collate_samples(batch: list[Any], *, collate_fn_map: Any = None) -> Any:
     if record is not None:
         try:
             return record.collated(batch, collate_fn_map)
-        except _Changed:
+        except _ChangedError:
             pass
     # As if the samples were the plain tuples or dicts that they look like.
     plain = dict if isinstance(batch[0], dict) else tuple

@@ -9,6 +9,7 @@ Nothing here knows what a batch is turned into; that begins with the `Columns` t
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import threading
 import weakref
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from redox import _native
 from redox.columns import Columns, Reader
-from redox.errors import MemoryLimitError, StateError
+from redox.errors import CorruptError, MemoryLimitError, StateError
 from redox.facts import Facts
 from redox.options import Options
 from redox.state import Cursor, Share
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Opened", "Pass", "Progress", "Session", "share_of"]
+
+_log = logging.getLogger("redox")
 
 SLOTS = 3  # batches assembled ahead: one in the user's hands, one on the way to them, one being filled
 
@@ -40,7 +43,7 @@ class Opened:
 
 
 def _close_dataset(handle: int, pid: int) -> None:
-    if pid == os.getpid():
+    if _native.owns(pid):
         _native.dataset_close(handle)
 
 
@@ -111,7 +114,7 @@ class Session:
         subset = self.options.subset
         if subset is not None and subset.numbers is not None:
             if not self._subset:
-                array = (ctypes.c_int64 * subset.size).from_buffer_copy(subset.numbers)
+                array = (ctypes.c_int64 * subset.size).from_buffer_copy(subset.numbers.tobytes())
                 self._subset = _native.subset_new(opened.handle, array)
             options["subset_handle"] = self._subset
         try:
@@ -162,16 +165,47 @@ class Session:
         self.latest, self._busy = progress, loader
         self.skipped[0] = 0
 
+    def chosen(self, columns: Columns) -> Columns:
+        """Return samples that were read with all their fields, with those fields that are wanted."""
+        by_name = {column.field.name: column for column in columns.columns}
+        columns.columns = [by_name[field.name] for field in self.fields]
+        return columns
+
+    def note_skipped(self, number: int, error: Exception) -> None:
+        """Count and log a sample that is left out.
+
+        Args:
+            number: Its stored number; -1 - i for padding.
+            error: What is wrong with it.
+
+        Raises:
+            CorruptError: It is one more than `max_skipped` in this epoch.
+        """
+        self.skipped[0] += 1
+        self.skipped[1] += 1
+        number = number if number >= 0 else -1 - number
+        key = _native.origin(self.opened.handle, [number])[1][0]
+        where = f"sample {number} (key {key}) of {self.facts.path}"
+        _log.warning("skipped %s: %s", where, str(error) or type(error).__name__)
+        if self.skipped[0] > self.options.max_skipped:
+            raise CorruptError(
+                f"more than max_skipped={self.options.max_skipped} samples were skipped in one epoch; the last is {where}",
+                path=self.facts.path,
+                sample=number,
+            ) from error
+
     def load(self, epoch: int, position: int) -> None:
         """Let the next pass go on from here."""
         self.cursor.load(epoch, position)
         self.latest = None
 
     def expect(self, state: dict[str, Any]) -> None:
-        """Raise StateError unless a state is of this order: what it has beside epoch and position must be ours."""
-        for name, mine in self.template().items():
-            if name not in ("version", "epoch", "position") and name in state and state[name] != mine:
-                raise StateError(f"the state has {name}={state[name]!r}, this data set is loaded with {name}={mine!r}")
+        """Raise StateError unless a state is one of this order."""
+        loader = self.take()
+        try:
+            _native.restore(loader.handle, state)  # every pass says again where it begins
+        finally:
+            self.give_back(loader)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch."""
@@ -289,9 +323,8 @@ class Pass:
         self._giver = weakref.finalize(self, session.give_back, loader)
         self._giver.atexit = False
         progress = Progress(session.share, *session.cursor.begin())
-        if progress.start == 0:
-            _native.set_epoch(loader.handle, progress.epoch)
-        elif not progress.done:
+        if not progress.done:
+            # Not redox_set_epoch: right after a restore that nobody read from, it would keep that one's position.
             state = {**session.template(), "epoch": progress.epoch, "position": progress.start}
             _native.restore(loader.handle, state)
         session.begin(progress, loader)

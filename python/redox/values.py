@@ -7,12 +7,12 @@ values). Fixed-size arrays are views of the batch's memory in both; what is not 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from redox.columns import Column, dtype_of
-from redox.schema import IMAGES
 
 if TYPE_CHECKING:
     from redox.schema import Field
@@ -108,9 +108,9 @@ def _strings(data: np.ndarray, offsets: np.ndarray) -> list[bytes]:
     ends = offsets.tolist()
     if ends[-1] < _SMALL * len(ends):
         everything = data.tobytes()
-        return [everything[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True)]
-    view = memoryview(data)
-    return [view[start:end].tobytes() for start, end in zip(ends[:-1], ends[1:], strict=True)]
+        return [everything[start:end] for start, end in pairwise(ends)]
+    view = memoryview(data.data)
+    return [view[start:end].tobytes() for start, end in pairwise(ends)]
 
 
 def _shapes(column: Column, itemsize: int) -> list[tuple[int, ...]]:
@@ -121,8 +121,3 @@ def _shapes(column: Column, itemsize: int) -> list[tuple[int, ...]]:
         return [tuple(shape) for shape in column.shape.tolist()]
     dims = (~unused).sum(axis=1).tolist()
     return [tuple(shape[:used]) for shape, used in zip(column.shape.tolist(), dims, strict=True)]
-
-
-def is_picture(field: Field) -> bool:
-    """Return whether a field is an encoded image."""
-    return field.kind in IMAGES

@@ -53,8 +53,8 @@ class World:
             ValueError: Arguments or environment contradict themselves, or WORLD_SIZE > 1 comes without a rank.
         """
         if size is None and rank is None:
-            found = _process_group() or _environment() or cls()
-            return found if nodes is None else cls(found.rank, found.size, nodes)
+            here = _process_group() or _environment() or cls()
+            return here if nodes is None else cls(here.rank, here.size, nodes)
         if size is None:
             raise ValueError(f"rank={rank} was given without world_size: expected both or neither")
         if rank is None:
@@ -64,8 +64,7 @@ class World:
         if nodes is not None:
             return cls(rank, size, nodes)
         found = _process_group() or _environment()
-        same = found is not None and found.size == size
-        return cls(rank, size, found.nodes if same and found is not None else 1)
+        return cls(rank, size, found.nodes if found is not None and found.size == size else 1)
 
 
 def _process_group() -> World | None:
@@ -107,7 +106,7 @@ def _nodes(size: int, local_name: str) -> int:
 
 
 def _number(name: str) -> int | None:
-    """Return the number that an environment variable starts with ("4(x2)" is SLURM's way to say 4 on each of 2 nodes)."""
+    """Return the number that an environment variable starts with ; SLURM's "4(x2)" is 4 on each of 2 nodes."""
     text = os.environ.get(name, "").strip()
     if not text:
         return None

@@ -1,0 +1,153 @@
+"""Iterating over a pass as PyTorch's loaders do: sample by sample, by whole batches, by collated batches."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from functools import partial
+from operator import itemgetter, length_hint
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import default_collate, get_worker_info
+from torch.utils.data._utils.fetch import _BaseDatasetFetcher
+
+from redox.sample import Record, Samples, collated, open_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from redox.columns import Columns
+    from redox.present import Presenter
+    from redox.session import Pass
+
+__all__ = ["BatchIterator", "CollatedIterator", "SampleIterator", "fetched", "refuse_workers"]
+
+
+def refuse_workers() -> None:
+    """Raise if this is a DataLoader's worker process."""
+    if get_worker_info() is not None:
+        raise RuntimeError(
+            "this version of Redox does not support DataLoader worker processes: use num_workers=0 (reading and "
+            "assembling run in threads anyway), or redox.DataLoader(ds)"
+        )
+
+
+def fetched(frame: Any) -> tuple[Any, Any]:
+    """Return the DataLoader's fetcher in whose frame an item is asked for, and what it fetches; or (None, None).
+
+    Between a DataLoader and an iterator there is one frame, `fetch(self, possibly_batched_index)` of a
+    `_BaseDatasetFetcher`, in every process, and with torchdata's loader too. It is the only place that shows which
+    batches the loader makes.
+    """
+    fetcher = frame.f_locals.get("self")
+    if not isinstance(fetcher, _BaseDatasetFetcher):
+        return None, None
+    return fetcher, frame.f_locals.get("possibly_batched_index")
+
+
+class BatchIterator:
+    """Iterates over whole batches."""
+
+    def __init__(self, one: Pass, presenter: Presenter) -> None:
+        self._pass, self._presenter = one, presenter
+        self._checked = False
+        self._lease: Any = None  # in borrow mode what keeps the latest batch's memory
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._checked:
+            fetcher, _ = fetched(sys._getframe(1))
+            if fetcher is not None and fetcher.auto_collation:
+                raise ValueError("a data set with batched=True gives whole batches: use DataLoader(ds, batch_size=None)")
+            self._checked = True
+        self._lease = None
+        columns = self._pass.next()
+        if columns is None:
+            raise StopIteration
+        self._lease = columns.lease
+        return self._presenter.batch(columns)
+
+
+class SampleIterator:
+    """Iterates over samples. Keeps the record of its latest batch, by which the collation finds the batch again."""
+
+    def __init__(self, one: Pass, presenter: Presenter, batch_size: int) -> None:
+        self._pass, self._presenter, self._batch_size = one, presenter, batch_size
+        self._rows: Iterator[Any] = iter(())
+        self._rest: Iterator[Any] = self._rows  # as long as what is left of the batch
+        self._record: Record | None = None
+        self._checked = False
+
+    def __iter__(self) -> SampleIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._checked:
+            self._check(*fetched(sys._getframe(1)))
+        for sample in self._rows:
+            return sample
+        self._rows, self._record = iter(()), None  # before the next batch, so that this one's memory is free for it
+        columns = self._pass.next()
+        if columns is None:
+            raise StopIteration
+        self._open(columns)
+        return next(self._rows)
+
+    def _open(self, columns: Columns) -> None:
+        progress = self._pass.progress
+        assert progress is not None
+        if self._presenter.plain:
+            samples, self._record = open_samples(self._presenter, columns)
+            self._rows = self._rest = iter(samples)
+        else:
+            self._rest = iter(range(columns.n))
+            self._rows = map(itemgetter(1), zip(self._rest, self._presenter.finished(columns)))  # noqa: B905
+        progress.pending = partial(_left, weakref.ref(self))
+
+    def _check(self, fetcher: Any, index: Any) -> None:
+        """Refuse a DataLoader that makes other batches than the plan."""
+        if fetcher is not None and fetcher.auto_collation and len(index) != self._batch_size:
+            raise ValueError(
+                f"batch_size={len(index)} of the DataLoader is not batch_size={self._batch_size} of the RedoxDataset: "
+                "the order is made for one batch size, give both the same"
+            )
+        self._checked = True
+
+    def __del__(self) -> None:
+        progress = self._pass.progress
+        if progress is not None:
+            progress.pending = partial(int, length_hint(self._rest))
+
+
+def _left(samples: weakref.ref[SampleIterator]) -> int:
+    """Return how many samples of an iterator's latest batch were not handed out yet."""
+    iterator = samples()
+    return 0 if iterator is None else length_hint(iterator._rest)
+
+
+class CollatedIterator:
+    """Iterates over what a DataLoader would make of the samples of each batch.
+
+    Args:
+        one: The pass.
+        presenter: Of samples.
+        collate: From a list of samples to a batch; None: the default collation.
+    """
+
+    def __init__(self, one: Pass, presenter: Presenter, collate: Callable[[list[Any]], Any] | None) -> None:
+        self._pass, self._presenter, self._collate = one, presenter, collate
+
+    def __iter__(self) -> CollatedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        columns = self._pass.next()
+        if columns is None:
+            raise StopIteration
+        if not self._presenter.plain:
+            return (self._collate or default_collate)(list(self._presenter.finished(columns)))
+        if self._collate is None:
+            return collated(self._presenter, columns)
+        return self._collate(Samples(*open_samples(self._presenter, columns)))

@@ -1,0 +1,109 @@
+"""`redox.DataLoader`: the fastest way through PyTorch's loader, with an exact state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redox.iterable import RedoxDataset  # first: says what to install where PyTorch is missing
+
+import torch.utils.data  # isort: skip
+
+from redox.state import Share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DataLoader"]
+
+
+class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
+    """A `torch.utils.data.DataLoader` that takes whole batches out of a `RedoxDataset`.
+
+        >>> loader = redox.DataLoader(redox.RedoxDataset("train.redox", batch_size=256))     # doctest: +SKIP
+
+    It gives what `torch.utils.data.DataLoader(ds, batch_size=ds.batch_size)` would, without taking the batches apart
+    into samples where no transform asks for it. Its state counts what the training loop has received. Frameworks that
+    shard loaders leave it alone: the data set deals samples to ranks itself.
+
+    Args:
+        dataset: What to load; `batched=True` ones give their own batches.
+        batch_size: None, or the data set's own.
+        num_workers: 0: reading and assembling run in threads anyway.
+        collate_fn: From a list of samples to a batch; None: the default collation.
+        **torch_kwargs: `pin_memory` and what else PyTorch's loader takes, but for what decides the order.
+
+    Attributes:
+        total_batch_size: Samples of a full batch of all ranks together.
+
+    Raises:
+        TypeError: `dataset` is no `RedoxDataset`.
+        ValueError: An option contradicts the data set's.
+    """
+
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
+
+    def __init__(
+        self,
+        dataset: RedoxDataset,
+        batch_size: int | None = None,
+        num_workers: int = 0,
+        *,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        **torch_kwargs: Any,
+    ) -> None:
+        if not isinstance(dataset, RedoxDataset):
+            raise TypeError(f"redox.DataLoader takes a redox.RedoxDataset, got a {type(dataset).__qualname__}")
+        if batch_size is not None and batch_size != dataset.batch_size:
+            raise ValueError(f"batch_size={batch_size!r}: expected None or the data set's own, {dataset.batch_size}")
+        for name in ("shuffle", "sampler", "batch_sampler"):
+            if torch_kwargs.get(name):
+                raise ValueError(f"{name}={torch_kwargs[name]!r}: the order is the data set's; give it to RedoxDataset")
+            torch_kwargs.pop(name, None)
+        if torch_kwargs.pop("drop_last", False):
+            raise ValueError("drop_last=True: give it to RedoxDataset, which leaves out the last global batch")
+        if num_workers != 0:
+            raise RuntimeError(
+                f"num_workers={num_workers}: this version of Redox does not support worker processes; use num_workers=0 "
+                "(reading and assembling run in threads anyway)"
+            )
+        if dataset.batched and collate_fn is not None:
+            raise ValueError("collate_fn is for samples: a data set with batched=True gives batches; use its transform")
+        batches = dataset if dataset.batched else dataset.collated(collate_fn)
+        super().__init__(batches, batch_size=None, num_workers=0, collate_fn=_as_it_is, **torch_kwargs)
+
+    @property
+    def total_batch_size(self) -> int:
+        """Samples of a full batch of all ranks together."""
+        return self._share.step
+
+    @property
+    def _share(self) -> Share:
+        share: Share = self.dataset.session.share  # type: ignore[attr-defined]
+        return share
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch."""
+        return self._share.batches()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be this epoch; see `RedoxDataset.set_epoch`."""
+        self.dataset.set_epoch(epoch)  # type: ignore[attr-defined]
+
+    def stats(self) -> dict[str, Any]:
+        """Return the counters of the data set; see `RedoxDataset.stats`."""
+        stats: dict[str, Any] = self.dataset.stats()  # type: ignore[attr-defined]
+        return stats
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where training stands: after the batches that this loader has given."""
+        state: dict[str, Any] = self.dataset.state_dict()  # type: ignore[attr-defined]
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next iteration go on where the state was taken; see `RedoxDataset.load_state_dict`."""
+        self.dataset.load_state_dict(state)  # type: ignore[attr-defined]
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

@@ -1,0 +1,204 @@
+"""`redox.MapDataset`: a data set as PyTorch's map-style `Dataset`, for code that has a sampler of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from redox.iterable import IterableDataset  # noqa: F401 - first: says what to install where PyTorch is missing
+
+from torch.utils.data import Dataset, Subset  # isort: skip
+
+from redox import _native
+from redox.columns import Columns, Reader
+from redox.errors import CorruptError
+from redox.iterate import fetched, refuse_workers
+from redox.options import flag
+from redox.redirect import Redirection
+from redox.sample import Samples, open_samples
+from redox.source import OPTIONS, Source
+from redox.state import VERSION, parse_state
+from redox.values import TorchMaker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["MapDataset"]
+
+
+class MapDataset(Source, Dataset):  # type: ignore[type-arg]
+    """A data set by index. `len` is the subset, else the whole data set.
+
+        >>> ds = redox.MapDataset("train.redox", transform=tf)                               # doctest: +SKIP
+        >>> loader = torch.utils.data.DataLoader(ds, batch_size=256, shuffle=True)           # doctest: +SKIP
+
+    By default it gives exactly the samples that are asked for, which is random reading: neighbours in one request are
+    read together, and `stats()` tells what it costs. With `redirect=True` a DataLoader's requests are answered with the
+    plan's next samples of this rank instead: any sampler that covers an epoch once gets every sample once, at the speed
+    of reading whole chunks. Then an index that comes twice in an epoch, more requests than the rank's share and a call
+    through `torch.utils.data.Subset` raise `ValueError`; a new iteration of the DataLoader or `set_epoch` leaves the
+    rest of the old one; `ds[i]` alone stays exact; resuming needs `load_state_dict`, not skipped batches.
+
+    Args:
+        path: Folder of the data set.
+        redirect: Answer requests with the plan's next samples.
+        batch_size: With `redirect`, of the plan; None: the length of the first request.
+        rank: With `redirect`, as `world_size`, `nodes` and what else decides the order; see `redox.RedoxDataset`, also
+            for the other options.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        redirect: bool = False,
+        batch_size: int | None = None,
+        shuffle: bool = True,
+        shuffle_seed: int = 0,
+        drop_last: bool = False,
+        pad: bool | str | None = None,
+        subset: tuple[float, float] | tuple[int, int] | Sequence[int] | Any = None,
+        transform: Callable[[Any], Any] | None = None,
+        target_transform: Callable[[Any], Any] | None = None,
+        fields: Sequence[str] | None = None,
+        decode: bool = True,
+        with_index: bool | str = False,
+        memory_limit: int | str = "auto",
+        window: int | None = None,
+        partitions: int = 64,
+        io: str = "auto",
+        rank: int | None = None,
+        world_size: int | None = None,
+        nodes: int | None = None,
+        exchange: str | float = "local",
+        keep: str = "epoch",
+        timeout: float = 120.0,
+        on_error: str = "raise",
+        max_skipped: int = 1000,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name in OPTIONS}
+        self._redirect = flag("redirect", redirect)
+        self._sized = batch_size is not None
+        if batch_size is None:
+            given["batch_size"] = 1  # until the first request says
+        Source.__init__(
+            self, path, given, transform=transform, target_transform=target_transform, decode=decode,
+            with_index=with_index, world=(rank, world_size, nodes),
+        )  # fmt: skip
+        self._redirection: Redirection | None = None
+        self._counts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """Samples of the subset, else of the data set."""
+        return self.size if self._options.subset is None else self._options.subset.size
+
+    def __getitem__(self, index: int) -> Any:
+        """Return the sample at an index, exactly.
+
+        Raises:
+            IndexError: There is no such index.
+        """
+        return self._exactly([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Return the samples at these indices; with `redirect=True`, the plan's next ones."""
+        if not self._redirect:
+            return self._exactly(indices)
+        frame = sys._getframe(1)
+        if isinstance(frame.f_locals.get("self"), Subset):
+            raise ValueError(
+                "redirect=True can't be asked through torch.utils.data.Subset or random_split, whose indices it would not "
+                "keep: pass subset= to MapDataset, or use redirect=False"
+            )
+        refuse_workers()
+        if not self._sized:
+            self._options, self._sized = replace(self._options, batch_size=len(indices)), True
+            self._session = None
+        if self._redirection is None:
+            self._redirection = Redirection(self.session, self.presenter(TorchMaker()), len(self))
+        asker, _ = fetched(frame)
+        return self._redirection.answer(indices, asker)
+
+    def _exactly(self, indices: Sequence[int]) -> list[Any]:
+        refuse_workers()
+        numbers = [self._number(index) for index in indices]
+        if not numbers:
+            return []
+        presenter = self.presenter(TorchMaker())
+        begun = time.monotonic()
+        columns = self._read(numbers)
+        self._counts.update(samples=len(numbers), batches=1, bytes_delivered=sum(c.data.nbytes for c in columns.columns))
+        self._counts["wait_s"] += time.monotonic() - begun  # type: ignore[assignment]
+        if presenter.plain:
+            return Samples(*open_samples(presenter, columns))
+        return list(presenter.finished(columns))
+
+    def _read(self, numbers: list[int]) -> Columns:
+        reader = Reader(self._facts.fields, len(numbers))
+        handle = self.session.opened.handle
+        try:
+            columns = reader.read(handle, _native.numbers_of(numbers))
+        except CorruptError as error:
+            if self._options.on_error != "skip" or len(numbers) == 1:
+                raise
+            columns = reader.read(handle, _native.numbers_of(self._stand_ins(reader, numbers, error)))
+        return self.session.chosen(columns)
+
+    def _stand_ins(self, reader: Reader, numbers: list[int], error: CorruptError) -> list[int]:
+        """Return the numbers with each corrupt sample's place taken by the previous good one, else by the next."""
+        good: list[int | None] = []
+        for number in numbers:
+            try:
+                Reader(self._facts.fields, 1).read(self.session.opened.handle, _native.numbers_of([number]))
+                good.append(number)
+            except CorruptError as corrupt:
+                self.session.note_skipped(number, corrupt)
+                good.append(good[-1] if good else None)
+        first = next((number for number in good if number is not None), None)
+        if first is None:
+            raise error
+        return [first if number is None else number for number in good]
+
+    def _number(self, index: Any) -> int:
+        place = index.__index__()
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"index {place}: the data set has {len(self)} samples")
+        place %= len(self)
+        return place if self._options.subset is None else self._options.subset.number(place)
+
+    def set_epoch(self, epoch: int) -> None:
+        """With `redirect=True`, let the next request begin this epoch."""
+        super().set_epoch(epoch)
+        if self._redirection is not None:
+            self._redirection.leave()
+
+    def stats(self) -> dict[str, Any]:
+        """Return the counters `{"epoch": {...}, "total": {...}}`; of exact reading, in all only."""
+        if self._redirect:
+            return super().stats()
+        return {"epoch": dict(self._counts), "total": dict(self._counts)}
+
+    def state_dict(self, *, batches: int | None = None) -> dict[str, Any]:
+        """Return where training stands; without `redirect` that is the sampler's to know, and there is nothing in it."""
+        if self._redirect:
+            return super().state_dict(batches=batches)
+        return {"version": VERSION, "dataset": self.fingerprint, "epoch": 0, "position": 0}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """With `redirect=True`, let the next request go on where the state was taken."""
+        if self._redirect:
+            super().load_state_dict(state)
+            if self._redirection is not None:
+                self._redirection.leave()
+        else:
+            parse_state(state, self.fingerprint)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_redirection": None}
+
+    def __repr__(self) -> str:
+        return f"MapDataset({self.path!r}, redirect={self._redirect}, samples={len(self)})"
