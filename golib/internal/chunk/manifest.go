@@ -96,7 +96,7 @@ func (h Hex32) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%08x", u
 // UnmarshalText reads them.
 func (h *Hex32) UnmarshalText(text []byte) error {
 	b, err := hex.DecodeString(string(text))
-	if err != nil || len(b) != 4 {
+	if err != nil || len(b) != 4 || string(text) != hex.EncodeToString(b) { // one spelling, so that no flipped bit goes unseen
 		return fmt.Errorf("%q is not a checksum of 8 hex digits", text)
 	}
 	*h = Hex32(binary.BigEndian.Uint32(b))
