@@ -2,6 +2,5 @@ package redox
 
 import "github.com/redox-loader/redox/golib/internal/fault"
 
-// Error is what every failure of this package is or wraps, as far as a user can do something about it. Its kind is the
-// redox_status of include/redox.h.
+// Error is what every function here returns for what a user can meet; its kind is the redox_status.
 type Error = fault.Error
