@@ -21,9 +21,6 @@ type assembler struct {
 	corrupt func(err error) error
 }
 
-// tightPoll is how often an assembler that waits for a chunk to be taken looks whether it is itself in the way.
-const tightPoll = 20 * time.Millisecond
-
 // measure finds the sizes of all samples of a job, without consuming any. In schemas of fixed-size fields there is
 // nothing to find.
 func (a *assembler) measure(j *job) error {
@@ -180,17 +177,17 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 		if arrived == nil {
 			continue
 		}
-		what := func() string { return fmt.Sprintf("memory for chunk %d", o.chunk) }
-		if err := a.waitTick(j, arrived, what); err != nil {
-			return nil, err
-		}
 		if b := p.run.user.Blocked(); tight && b != nil && b.Due < p.base+j.end {
 			return nil, errTight
+		}
+		if err := a.wait(j, arrived, func() string { return fmt.Sprintf("chunk %d to be read", o.chunk) }); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// expect returns what is closed when the next chunk is taken; nil if the op's chunk was taken meanwhile.
+// expect returns what is closed when the next chunk is taken or the reader runs out of memory; nil if the op's chunk
+// was taken meanwhile.
 func (p *pass) expect(o *op) (<-chan struct{}, error) {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()
@@ -358,21 +355,6 @@ func (a *assembler) wait(j *job, ch <-chan struct{}, what func() string) error {
 	if err == nil || errors.Is(err, errTimeout) {
 		j.lastStorage.Store(time.Now().UnixNano())
 	}
-	if err == nil {
-		j.waits.Store(nil)
-	}
-	return err
-}
-
-// waitTick is wait that also returns after a short while.
-func (a *assembler) waitTick(j *job, ch <-chan struct{}, what func() string) error {
-	if w := j.waits.Load(); w == nil {
-		j.waits.Store(&waitFor{what: what(), since: time.Now()})
-	}
-	tick := time.NewTimer(tightPoll)
-	defer tick.Stop()
-	err := a.pat.waitOr(ch, tick.C)
-	j.lastStorage.Store(time.Now().UnixNano())
 	if err == nil {
 		j.waits.Store(nil)
 	}

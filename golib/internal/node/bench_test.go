@@ -34,7 +34,10 @@ func BenchmarkEpoch(b *testing.B) {
 func (d *dataset) benchEpoch(b *testing.B, size int, memory string) {
 	chunks := len(d.index.Entries)
 	spec := plan.Spec{Seed: 1, Shuffle: true, Window: chunks / 10}
-	limit := int64(1<<30) / 10; if size > 10000 { limit *= 2 }
+	limit := int64(1<<30) / 10
+	if size > 10000 {
+		limit *= 2
+	}
 	if memory == "resident" {
 		spec.Window, limit = 64, 3<<29
 	} else {

@@ -284,3 +284,26 @@ func (d *dataset) memory(batch int, rec *record) Batch {
 	}
 	return b
 }
+
+// nextEither acquires, and where a batch fits no slot takes it into memory of its own.
+func (d *dataset) nextEither(t testing.TB, r *Run, direct bool) (numbers []int64, done bool) {
+	t.Helper()
+	if !direct {
+		var b Batch
+		s, err := r.Acquire(&b, -1)
+		switch {
+		case err == nil:
+			d.check(t, &b)
+			numbers = append(numbers, b.Index[:b.N]...)
+			s.Release()
+			return numbers, false
+		case ended(err):
+			return nil, true
+		case fault.KindOf(err) != fault.Range:
+			t.Fatal(err)
+		}
+	}
+	return d.next(t, r, true)
+}
+
+func ended(err error) bool { return err != nil && fault.KindOf(err) == fault.EndOfEpoch }

@@ -17,15 +17,16 @@ const leastAhead = 2
 // columnAlign is the alignment of columns in a slot, for vector instructions.
 const columnAlign = 64
 
-// Needed is the smallest memory limit for a run of this configuration, and the least that lets it read ahead freely
-// (what "auto" takes).
+// Needed is the smallest memory limit for a run of this configuration, and the least that lets it read and assemble
+// ahead freely (what "auto" takes).
 func (r *Reader) Needed(cfg RunConfig) (least, good int64, err error) {
 	rec, err := newRecord(r.schema, r.layout, cfg.Fields)
 	if err != nil {
 		return 0, 0, err
 	}
-	d := r.demand(&cfg, rec, cfg.window())
-	return d.total(), d.total() + int64(aheadChunks)*r.largest(cfg.Plan, 1), nil
+	full := r.demand(&cfg, rec, cfg.window()).total() + aheadChunks*r.largest(cfg.Plan, 1)
+	cfg.Prefetch = min(cfg.Prefetch, 1)
+	return r.demand(&cfg, rec, cfg.window()).total(), full, nil
 }
 
 // demand counts what a run with so large a window must have.
@@ -38,6 +39,24 @@ func (r *Reader) demand(cfg *RunConfig, rec *record, window int) demand {
 		d.scratch = int64(cfg.workers()+1) * int64(r.maxRaw())
 	}
 	return d
+}
+
+// reserveRun reserves memory for a run. Assembling fewer batches ahead than wanted costs some speed and no promise, so
+// where memory is short that gives way first; at least one is assembled ahead, if any is wanted.
+func (e *Engine) reserveRun(cfg *RunConfig, rec *record) (demand, error) {
+	for {
+		d := e.demand(cfg, rec, cfg.window())
+		if e.reserve(d) {
+			return d, nil
+		}
+		if cfg.Prefetch <= 1 {
+			e.mu.Lock()
+			others := e.reserved.total()
+			e.mu.Unlock()
+			return d, e.memoryError(cfg, rec, others)
+		}
+		cfg.Prefetch--
+	}
 }
 
 // memoryError says what was asked for, what there is, and the largest window that would fit.

@@ -133,7 +133,7 @@ func (p *pass) hold(open plan.Open, c *resident.Chunk) {
 	p.announce()
 }
 
-// announce wakes who waits for a chunk to be taken.
+// announce wakes who waits for a chunk to be taken: it was, or there is no memory for it, or it failed.
 func (p *pass) announce() {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()

@@ -127,9 +127,19 @@ func (r *Reader) table(id uint32) *table {
 		r.forget(r.order[0])
 	}
 	r.mu.Unlock()
+	r.readTable(t, id, buf, false)
+	return t
+}
+
+// readTable asks for a table; a wrong checksum is given a second chance.
+func (r *Reader) readTable(t *table, id uint32, buf []byte, again bool) {
+	e := r.index.Entries[id]
 	r.queue.Submit(&store.Request{Chunk: id, Dst: buf, Due: -1, Done: func(data []byte, err error) {
 		if err == nil {
-			t.Table, err = chunk.ParseTable(data, e, r.layout)
+			if t.Table, err = chunk.ParseTable(data, e, r.layout); err != nil && !again {
+				r.readTable(t, id, buf, true)
+				return
+			}
 		}
 		if err != nil {
 			t.err = locate(err, e)
@@ -141,7 +151,6 @@ func (r *Reader) table(id uint32) *table {
 		}
 		close(t.done)
 	}})
-	return t
 }
 
 // forget drops a table; who has it keeps it. mu is held.

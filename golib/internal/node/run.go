@@ -24,7 +24,7 @@ type RunConfig struct {
 	World      plan.World
 	Rank       int
 	Fields     []int         // wanted fields by their place in the schema, in batch order; nil: all
-	Prefetch   int           // batches assembled ahead into slots; 0: none, for Next only
+	Prefetch   int           // batches assembled ahead into slots, fewer where memory is short; 0: none, for Next only
 	Timeout    time.Duration // of every wait for a batch
 	SkipErrors bool          // corrupt samples are replaced, counted and logged instead of ending the run
 	MaxSkipped int           // more than that in a run ends it all the same
@@ -70,12 +70,9 @@ func (e *Engine) NewRun(cfg RunConfig) (*Run, error) {
 	if _, err := cfg.Plan.Epoch(0).Deal(cfg.World, cfg.Plan.Size()); err != nil { // checks the world
 		return nil, err
 	}
-	need := e.demand(&cfg, rec, cfg.window())
-	if !e.reserve(need) {
-		e.mu.Lock()
-		others := e.reserved.total()
-		e.mu.Unlock()
-		return nil, e.memoryError(&cfg, rec, others)
+	need, err := e.reserveRun(&cfg, rec)
+	if err != nil {
+		return nil, err
 	}
 	r := &Run{
 		eng: e.Retain(), cfg: cfg, rec: rec, need: need, turn: make(chan struct{}, 1),
@@ -84,7 +81,11 @@ func (e *Engine) NewRun(cfg RunConfig) (*Run, error) {
 	if cfg.Prefetch > 0 {
 		r.slots = cfg.Prefetch + 1
 	}
-	r.user = e.set.NewUser(r.nextUse)
+	r.user = e.set.NewUser(r.nextUse, func() {
+		if p := r.current.Load(); p != nil {
+			p.announce()
+		}
+	})
 	r.turn <- struct{}{}
 	return r, nil
 }

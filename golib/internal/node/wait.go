@@ -21,10 +21,7 @@ type patience struct {
 }
 
 // wait waits for ch. It looks at ch first, so that a limit of 0 asks without waiting.
-func (p *patience) wait(ch <-chan struct{}) error { return p.waitOr(ch, nil) }
-
-// waitOr is wait that also ends, without an error, when tick comes.
-func (p *patience) waitOr(ch <-chan struct{}, tick <-chan time.Time) error {
+func (p *patience) wait(ch <-chan struct{}) error {
 	select {
 	case <-ch:
 		return nil
@@ -43,8 +40,6 @@ func (p *patience) waitOr(ch <-chan struct{}, tick <-chan time.Time) error {
 	}
 	select {
 	case <-ch:
-		return nil
-	case <-tick:
 		return nil
 	case <-p.stop:
 		return errStopped

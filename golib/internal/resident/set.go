@@ -74,6 +74,8 @@ type User struct {
 	// next tells when this run uses a chunk that it does not hold, on its timeline. Called with the set's lock held.
 	next   func(chunk uint32) int64
 	cached farthest // unpinned chunks that this run uses before any other does; guarded by set.mu
+	// stuck is called when a Take begins to wait for memory; see Blocked.
+	stuck func()
 
 	blocked      atomic.Pointer[Block]
 	landed, hits atomic.Int64
@@ -86,12 +88,15 @@ type Block struct {
 	Since time.Time
 }
 
-// NewUser adds a run. next may be nil if nothing is known.
-func (s *Set) NewUser(next func(chunk uint32) int64) *User {
+// NewUser adds a run. next may be nil if nothing is known, and so may stuck.
+func (s *Set) NewUser(next func(chunk uint32) int64, stuck func()) *User {
 	if next == nil {
 		next = func(uint32) int64 { return Never }
 	}
-	u := &User{set: s, next: next}
+	if stuck == nil {
+		stuck = func() {}
+	}
+	u := &User{set: s, next: next, stuck: stuck}
 	s.mu.Lock()
 	s.users = append(s.users, u)
 	s.mu.Unlock()
@@ -149,12 +154,13 @@ func (u *User) Take(ctx context.Context, id uint32, due int64) (c *Chunk, read b
 		if s.arena.Room()+s.cached >= buffer.Pages(room) && s.evict(due-u.now.Load()) {
 			continue
 		}
-		if u.blocked.Load() == nil {
-			u.blocked.Store(&Block{Chunk: id, Due: due, Since: time.Now()})
-		}
 		changed := s.changed
 		s.waiters++
 		s.mu.Unlock()
+		if u.blocked.Load() == nil {
+			u.blocked.Store(&Block{Chunk: id, Due: due, Since: time.Now()})
+			u.stuck()
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -99,7 +99,7 @@ func (f *Flat) Range(ctx context.Context, chunk uint32, off int64, dst []byte) e
 	return nil
 }
 
-// Hint says that a chunk will be landed soon.
+// Hint implements Source.
 func (f *Flat) Hint(chunk uint32) {
 	e := f.extents.Extent(chunk)
 	f.files.Hint(e.File, e.Offset, e.Length)

@@ -78,6 +78,9 @@ func (q *Queue) Submit(r *Request) {
 	heap.Push(&q.waiting, r)
 	q.mu.Unlock()
 	q.ready.Signal()
+	if r.Whole {
+		q.source.Hint(r.Chunk)
+	}
 }
 
 // Take waits for the request that is due first; false after Close. Who takes it must Finish it.

@@ -34,6 +34,8 @@ type Source interface {
 	Land(ctx context.Context, chunk uint32, dst []byte, tap func([]byte)) ([]byte, error)
 	// Range reads len(dst) bytes at off of the chunk's stored bytes. Only for Unit() == Sample.
 	Range(ctx context.Context, chunk uint32, off int64, dst []byte) error
+	// Hint says that a chunk will be landed soon.
+	Hint(chunk uint32)
 	// Unit says whether Range works.
 	Unit() Unit
 	// Name is the file (or URL) that a chunk lies in, for messages.
