@@ -28,15 +28,19 @@ type Options struct {
 }
 
 const (
-	maxChunk      = 8 << 20 // storage is saturated by reads of 4 to 8 MiB
 	minChunk      = 256 << 10
 	minGiven      = 1 << 10
 	wantedChunks  = 512 // fewer mix and split badly
 	defaultShard  = 256 << 20
 	defaultMemory = 512 << 20
 	minMemory     = 1 << 20
-	// straightAfter is the raw bytes after which any number of samples would get chunks of maxChunk.
-	straightAfter = wantedChunks * maxChunk
+)
+
+// Variables for tests.
+var (
+	maxChunk int64 = 8 << 20 // storage is saturated by reads of 4 to 8 MiB
+	// straightAfter is the raw bytes after which any number of samples gets chunks of maxChunk.
+	straightAfter = wantedChunks * uint64(maxChunk)
 )
 
 // chunkSize is the automatic one for a data set of `raw` bytes.

@@ -22,7 +22,6 @@ type Sample struct {
 
 // Schema makes a tuple schema out of names and kinds, in turn: Schema(t, "x", "float32[4]", "label", "int").
 func Schema(t testing.TB, namesAndKinds ...string) chunk.Schema {
-	t.Helper()
 	s := chunk.Schema{Layout: "tuple"}
 	for i := 0; i+1 < len(namesAndKinds); i += 2 {
 		f, err := chunk.ParseField(namesAndKinds[i], namesAndKinds[i+1])
