@@ -319,7 +319,6 @@ func (p *pass) needs(j *job, dst *Batch, pat *patience) error {
 func (p *pass) delivered(j *job, b *Batch) {
 	r := p.run
 	r.counts.delivered(j, b)
-	r.user.Advance(p.base + j.end)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.queue = append(p.queue[:0], p.queue[1:]...)

@@ -38,6 +38,7 @@ type Engine struct {
 	mu       sync.Mutex
 	refs     int
 	reserved demand // of all runs
+	runs     map[*Run]struct{}
 }
 
 // demand is the memory that a run must have to make progress, in bytes.
@@ -58,7 +59,7 @@ func NewEngine(r *Reader, limit int64, log Logger) (*Engine, error) {
 	if log == nil {
 		log = func(string, string) {}
 	}
-	e := &Engine{limit: limit, budget: buffer.NewBudget(limit), log: log, refs: 1}
+	e := &Engine{limit: limit, budget: buffer.NewBudget(limit), log: log, refs: 1, runs: map[*Run]struct{}{}}
 	var err error
 	if e.chunks, err = e.budget.NewArena("chunks", limit); err != nil {
 		return nil, fault.Wrap(fault.Memory, err, "memory for %d bytes of chunks", limit)
@@ -100,7 +101,7 @@ func (e *Engine) Close() {
 	}
 }
 
-// reserve sets a run's demand aside, so that no other run can make it wait for ever.
+// reserve sets memory aside, so that no other run can make this one wait for ever.
 func (e *Engine) reserve(d demand) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -112,11 +113,33 @@ func (e *Engine) reserve(d demand) bool {
 	return true
 }
 
-// release gives a reservation back.
-func (e *Engine) release(d demand) {
+// join makes a run with a reservation known, leave ends it.
+func (e *Engine) join(r *Run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.apply(e.reserved.plus(d, -1))
+	e.runs[r] = struct{}{}
+	e.divide()
+}
+
+func (e *Engine) leave(r *Run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.runs, r)
+	e.apply(e.reserved.plus(r.need, -1))
+	e.divide()
+}
+
+// divide lets each run hold its reservation and an equal part of what is spare; what one holds beyond that it drops.
+// mu is held.
+func (e *Engine) divide() {
+	if len(e.runs) == 0 {
+		return
+	}
+	spare := (e.limit - e.reserved.total()) / int64(len(e.runs))
+	for r := range e.runs {
+		r.user.SetShare(r.need.chunks + spare)
+		r.shed()
+	}
 }
 
 // apply divides the limit: slots and scratch get what is reserved for them, chunks all the rest. mu is held.

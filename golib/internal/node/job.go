@@ -118,6 +118,7 @@ func (p *pass) setNeed() {
 	}
 	if need != p.need {
 		p.need = need
+		p.run.user.Advance(p.base + need)
 		p.work.Broadcast()
 	}
 }

@@ -33,17 +33,18 @@ type pass struct {
 	held []atomic.Pointer[hold]
 
 	// Below: guarded by run.mu.
-	deal    *plan.Deal
-	queue   []*job // made and not yet delivered, in order
-	step    uint64
-	ended   bool          // the deal is exhausted
-	need    int64         // chunks first needed before this position may be read without limit
-	first   bool          // no job is assembled yet
-	ahead   []int64       // positions of taken chunks that are not needed yet, ascending
-	work    sync.Cond     // workers and the reader wait here
-	arrived chan struct{} // closed and renewed when a chunk is taken, if somebody waits
-	awaited int
-	err     error // of the reader
+	deal     *plan.Deal
+	queue    []*job // made and not yet delivered, in order
+	step     uint64
+	ended    bool          // the deal is exhausted
+	need     int64         // chunks first needed before this position may be read without limit
+	first    bool          // no job is assembled yet
+	ahead    []plan.Open   // taken chunks that are not needed yet, in the order of need
+	openings *openings     // what the reader takes next
+	work     sync.Cond     // workers and the reader wait here
+	arrived  chan struct{} // closed and renewed when a chunk is taken, if somebody waits
+	awaited  int
+	err      error // of the reader
 }
 
 // hold is a taken chunk.
@@ -88,7 +89,8 @@ func newPass(r *Run, epoch uint64, e *plan.Epoch, deal *plan.Deal, from int64) *
 	p := &pass{
 		run: r, epoch: epoch, plan: e, from: from, base: int64(epoch) * r.cfg.Plan.Size(),
 		batches: deal.RankBatches(r.cfg.Rank), owns: newOwnership(r, epoch, from), deal: deal, first: true,
-		held: make([]atomic.Pointer[hold], len(r.eng.index.Entries)), need: from, arrived: make(chan struct{}),
+		openings: &openings{},
+		held:     make([]atomic.Pointer[hold], len(r.eng.index.Entries)), need: from, arrived: make(chan struct{}),
 		step: uint64(from / (int64(r.cfg.World.Ranks()) * int64(r.cfg.World.BatchSize))),
 	}
 	if r.cfg.Stored {

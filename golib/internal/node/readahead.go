@@ -8,31 +8,33 @@ import (
 	"github.com/redox-loader/redox/golib/internal/resident"
 )
 
-// early is what was read for the next epoch before it was asked for.
-type early struct {
+// openings are the chunks of an epoch in the order in which they are needed, those that this process reads.
+type openings struct {
 	epoch uint64
-	opens *plan.Opens
-	took  []took
-	next  *plan.Open // taken from opens, but its chunk is not taken yet
+	owns  ownership
+	opens *plan.Opens // only the reading goroutine uses it
+	again []plan.Open // given back (Run.shed); the last one is the next. Guarded by run.mu
+}
+
+func (o *openings) next() (plan.Open, bool) {
+	for {
+		if open, ok := o.opens.Next(); !ok || o.owns.reads(open) {
+			return open, ok
+		}
+	}
+}
+
+// early is what was read for the next epoch before it was asked for. Its fields are guarded by run.mu.
+type early struct {
+	openings
+	took []took
+	peek *plan.Open // taken from opens, but its chunk is not taken yet
 }
 
 type took struct {
 	open   plan.Open
 	chunk  *resident.Chunk
 	landed bool // it was read for this, not in memory already
-}
-
-// following is the next opening whose chunk this process reads.
-func (e *early) following(owns *ownership) (open plan.Open, ok bool) {
-	if e.next != nil {
-		open, e.next = *e.next, nil
-		return open, true
-	}
-	for {
-		if open, ok = e.opens.Next(); !ok || owns.reads(open) {
-			return open, ok
-		}
-	}
 }
 
 // drop gives it all back.
@@ -46,82 +48,163 @@ func (e *early) drop(r *Run) {
 // readAhead takes the chunks of the pass in the order in which they are needed, as far ahead as limits allow, and
 // then the first ones of the next epoch.
 func (p *pass) readAhead(ahead *early) {
-	if ahead == nil {
-		ahead = &early{opens: p.plan.Opens(p.from)}
+	r := p.run
+	mine := openings{epoch: p.epoch, owns: p.owns}
+	var peek *plan.Open
+	if ahead != nil {
+		mine, peek = ahead.openings, ahead.peek
+	} else {
+		ahead = &early{}
+		mine.opens = p.plan.Opens(p.from)
 	}
+	r.mu.Lock()
+	p.openings = &mine
+	r.mu.Unlock()
 	for _, t := range ahead.took {
 		p.hold(t.open, t.chunk)
 	}
-	for {
-		open, ok := ahead.following(&p.owns)
-		if !ok {
-			break
+	for more := true; ; {
+		if more && peek == nil {
+			open, ok := mine.next()
+			if more = ok; ok {
+				peek = &open
+			} else {
+				p.beginEarly()
+			}
 		}
-		if !p.mayTake(open.Position) {
+		open, next := p.mayTake(&peek)
+		if open == nil {
 			return
 		}
-		c, _, err := p.run.user.Take(p.ctx, uint32(open.Chunk), p.base+open.Position)
+		var err error
+		if next == nil {
+			err = p.take(*open)
+		} else {
+			err = p.takeEarly(next, *open)
+		}
 		if err != nil {
 			p.readFailed(err)
 			return
 		}
-		p.hold(open, c)
-	}
-	if !p.run.cfg.Once {
-		p.readEarly()
 	}
 }
 
-// readEarly reads the first chunks of the next epoch into the room that the end of this one leaves.
-func (p *pass) readEarly() {
+func (p *pass) take(open plan.Open) error {
+	c, _, err := p.run.user.Take(p.ctx, uint32(open.Chunk), p.base+open.Position)
+	if err == nil {
+		p.hold(open, c)
+	}
+	return err
+}
+
+// takeEarly takes a chunk for the next epoch, into the room that the end of this one leaves.
+func (p *pass) takeEarly(e *early, open plan.Open) error {
 	r := p.run
-	e := &early{epoch: p.epoch + 1, opens: r.cfg.Plan.Epoch(p.epoch + 1).Opens(0)}
-	owns := newOwnership(r, e.epoch, 0)
-	base := p.base + r.cfg.Plan.Size()
+	c, read, err := r.user.Take(p.ctx, uint32(open.Chunk), p.base+r.cfg.Plan.Size()+open.Position)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		e.again = append(e.again, open)
+		return err
+	}
+	e.took = append(e.took, took{open, c, read})
+	return nil
+}
+
+// beginEarly goes over to the next epoch.
+func (p *pass) beginEarly() {
+	r := p.run
+	if r.cfg.Once {
+		return
+	}
+	e := &early{openings: openings{epoch: p.epoch + 1, owns: newOwnership(r, p.epoch+1, 0)}}
+	e.opens = r.cfg.Plan.Epoch(p.epoch + 1).Opens(0)
+	if open, ok := e.next(); ok {
+		e.peek = &open
+	}
 	r.mu.Lock()
 	r.early = e
 	r.mu.Unlock()
-	for len(e.took) < aheadChunks {
-		open, ok := e.following(&owns)
-		if !ok {
-			return
-		}
-		c, read, err := r.user.Take(p.ctx, uint32(open.Chunk), base+open.Position)
-		if err != nil {
-			e.next = &open
-			return
-		}
-		r.mu.Lock()
-		e.took = append(e.took, took{open, c, read})
-		r.mu.Unlock()
-	}
 }
 
-// mayTake waits until a chunk that is first needed at a position may be read; false: the pass has ended. What jobs
-// already made need is always read; beyond that a few chunks. Before the first batch is there, nothing shall compete
-// with its chunks.
-func (p *pass) mayTake(position int64) bool {
+// mayTake waits until a chunk may be read, and says which: peek, or one that was given back, or one of the next epoch;
+// nil when the pass has ended. What jobs already made need is always read; beyond that a few chunks. Before the first
+// batch is there, nothing shall compete with its chunks.
+func (p *pass) mayTake(peek **plan.Open) (open *plan.Open, next *early) {
 	r := p.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for {
-		if p.ctx.Err() != nil {
-			return false
-		}
-		for len(p.ahead) > 0 && p.ahead[0] < p.need {
+	for p.ctx.Err() == nil {
+		for len(p.ahead) > 0 && p.ahead[0].Position < p.need {
 			p.ahead = p.ahead[1:]
 		}
 		limit := aheadChunks
 		if p.first {
 			limit = leastAhead
 		}
-		if position < p.need || len(p.ahead) < limit {
-			if position >= p.need {
-				p.ahead = append(p.ahead, position)
+		switch again := &p.openings.again; {
+		case len(*again) > 0:
+			if o := (*again)[len(*again)-1]; o.Position < p.need || len(p.ahead) < limit {
+				*again = (*again)[:len(*again)-1]
+				return &o, nil
 			}
-			return true
+		case *peek != nil:
+			if o := *peek; o.Position < p.need || len(p.ahead) < limit {
+				*peek = nil
+				return o, nil
+			}
+		case r.early != nil && len(r.early.took) < aheadChunks:
+			if o := r.early.pop(); o != nil {
+				return o, r.early
+			}
 		}
 		p.work.Wait()
+	}
+	return nil, nil
+}
+
+// pop is the next opening of the next epoch.
+func (e *early) pop() *plan.Open {
+	if n := len(e.again); n > 0 {
+		o := e.again[n-1]
+		e.again = e.again[:n-1]
+		return &o
+	}
+	o := e.peek
+	e.peek = nil
+	if o != nil {
+		if open, ok := e.next(); ok {
+			e.peek = &open
+		}
+	}
+	return o
+}
+
+// shed drops chunks that were read ahead until the run holds no more than its share: another run has come. They are
+// taken again when it is their turn.
+func (r *Run) shed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := r.early; e != nil && len(e.took) > 0 && r.user.Over() > 0; {
+		t := e.took[len(e.took)-1]
+		e.took = e.took[:len(e.took)-1]
+		e.again = append(e.again, t.open)
+		r.user.Drop(t.chunk, r.nextUse(uint32(t.open.Chunk)))
+	}
+	p := r.pass
+	if p == nil {
+		return
+	}
+	reach := p.need // jobs up to here have been made; their chunks are in use
+	if n := len(p.queue); n > 0 {
+		reach = max(reach, p.queue[n-1].end)
+	}
+	for n := len(p.ahead); n > 0 && p.ahead[n-1].Position >= reach && r.user.Over() > 0; n = len(p.ahead) {
+		open := p.ahead[n-1]
+		p.ahead = p.ahead[:n-1]
+		h := p.held[open.Chunk].Swap(nil)
+		p.openings.again = append(p.openings.again, open)
+		r.user.Drop(h.chunk, p.base+open.Position)
 	}
 }
 
@@ -129,7 +212,12 @@ func (p *pass) mayTake(position int64) bool {
 func (p *pass) hold(open plan.Open, c *resident.Chunk) {
 	h := &hold{chunk: c}
 	h.left.Store(int32(open.Left))
+	p.run.mu.Lock()
 	p.held[open.Chunk].Store(h)
+	if open.Position >= p.need {
+		p.ahead = append(p.ahead, open)
+	}
+	p.run.mu.Unlock()
 	p.announce()
 }
 
@@ -155,7 +243,7 @@ func (p *pass) readFailed(err error) {
 	p.announce()
 }
 
-// consume counts n samples of a held chunk as used; the last one gives it back.
+// consume counts a sample of a held chunk as used; the last one gives the chunk back.
 func (p *pass) consume(c plan.ChunkID, h *hold) {
 	if h.left.Add(-1) == 0 {
 		p.held[c].Store(nil)

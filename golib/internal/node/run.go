@@ -87,6 +87,7 @@ func (e *Engine) NewRun(cfg RunConfig) (*Run, error) {
 		}
 	})
 	r.turn <- struct{}{}
+	e.join(r)
 	return r, nil
 }
 
@@ -193,7 +194,7 @@ func (r *Run) Close() {
 }
 
 func (r *Run) freeReservation() {
-	r.eng.release(r.need)
+	r.eng.leave(r)
 	r.eng.Close()
 }
 

@@ -72,6 +72,9 @@ func (c *counters) delivered(j *job, b *Batch) {
 func (c *counters) waited(j *job, begin, end time.Time) {
 	all := end.Sub(begin)
 	storage := min(max(0, time.Duration(j.lastStorage.Load()-begin.UnixNano())), all)
+	if j.waits.Load() != nil {
+		storage = all
+	}
 	c.wait.Add(int64(all))
 	c.waitStorage.Add(int64(storage))
 	c.waitDecode.Add(int64(all - storage))

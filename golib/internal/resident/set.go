@@ -74,6 +74,8 @@ type User struct {
 	// next tells when this run uses a chunk that it does not hold, on its timeline. Called with the set's lock held.
 	next   func(chunk uint32) int64
 	cached farthest // unpinned chunks that this run uses before any other does; guarded by set.mu
+	share  int64    // bytes it may pin
+	pinned int64    // bytes of the chunks that it holds
 	// stuck is called when a Take begins to wait for memory; see Blocked.
 	stuck func()
 
@@ -96,14 +98,30 @@ func (s *Set) NewUser(next func(chunk uint32) int64, stuck func()) *User {
 	if stuck == nil {
 		stuck = func() {}
 	}
-	u := &User{set: s, next: next, stuck: stuck}
+	u := &User{set: s, next: next, stuck: stuck, share: math.MaxInt64}
 	s.mu.Lock()
 	s.users = append(s.users, u)
 	s.mu.Unlock()
 	return u
 }
 
-// Advance tells where the run is now.
+// SetShare bounds how many bytes the run may pin. What it holds beyond that is its own to drop.
+func (u *User) SetShare(bytes int64) {
+	s := u.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.share = bytes
+	s.wake()
+}
+
+// Over is how many bytes the run holds beyond its share.
+func (u *User) Over() int64 {
+	u.set.mu.Lock()
+	defer u.set.mu.Unlock()
+	return u.pinned - u.share
+}
+
+// Advance tells where the run is now: what is due before is needed at once.
 func (u *User) Advance(now int64) {
 	u.now.Store(now)
 	s := u.set
@@ -129,7 +147,6 @@ func (u *User) Blocked() *Block { return u.blocked.Load() }
 // read says that it was not in memory.
 func (u *User) Take(ctx context.Context, id uint32, due int64) (c *Chunk, read bool, err error) {
 	s := u.set
-	room := s.source.Room(id)
 	defer u.blocked.Store(nil)
 	s.mu.Lock()
 	for {
@@ -137,22 +154,15 @@ func (u *User) Take(ctx context.Context, id uint32, due int64) (c *Chunk, read b
 			s.mu.Unlock()
 			return nil, false, fault.New(fault.Canceled, "the engine was closed")
 		}
-		if c := s.chunks[id]; c != nil {
-			s.pin(c)
+		if c, read = u.find(id, due); c != nil {
 			s.mu.Unlock()
-			u.hits.Add(1)
-			return c, false, nil
-		}
-		if region := s.arena.Alloc(room); region != nil {
-			c := &Chunk{set: s, id: id, region: region, pins: 1, done: make(chan struct{}), asked: time.Now()}
-			s.chunks[id] = c
-			s.mu.Unlock()
-			u.landed.Add(1)
-			c.submit(due - u.now.Load())
-			return c, true, nil
-		}
-		if s.arena.Room()+s.cached >= buffer.Pages(room) && s.evict(due-u.now.Load()) {
-			continue
+			if read {
+				u.landed.Add(1)
+				c.submit(due - u.now.Load())
+			} else {
+				u.hits.Add(1)
+			}
+			return c, read, nil
 		}
 		changed := s.changed
 		s.waiters++
@@ -174,6 +184,33 @@ func (u *User) Take(ctx context.Context, id uint32, due int64) (c *Chunk, read b
 	}
 }
 
+// find pins a chunk that is in memory, or one that is to be read into memory found for it; nil if there is none within
+// the run's share. set.mu is held.
+func (u *User) find(id uint32, due int64) (c *Chunk, read bool) {
+	s := u.set
+	room := s.source.Room(id)
+	pages := buffer.Pages(room)
+	if u.pinned+pages > u.share {
+		return nil, false
+	}
+	if c = s.chunks[id]; c != nil {
+		s.pin(c)
+		u.pinned += pages
+		return c, false
+	}
+	for {
+		if region := s.arena.Alloc(room); region != nil {
+			c = &Chunk{set: s, id: id, region: region, pins: 1, done: make(chan struct{}), asked: time.Now()}
+			s.chunks[id] = c
+			u.pinned += pages
+			return c, true
+		}
+		if s.arena.Room()+s.cached < pages || !s.evict(due-u.now.Load()) {
+			return nil, false
+		}
+	}
+}
+
 // Drop gives a pinned chunk back; next is when this run uses it again, on its timeline.
 func (u *User) Drop(c *Chunk, next int64) {
 	s := u.set
@@ -183,10 +220,10 @@ func (u *User) Drop(c *Chunk, next int64) {
 		panic(fmt.Sprintf("resident: chunk %d dropped twice", c.id))
 	}
 	c.pins--
-	if c.pins > 0 {
-		return
+	u.pinned -= buffer.Pages(s.source.Room(c.id))
+	if c.pins == 0 {
+		s.settle(c, u, next)
 	}
-	s.settle(c, u, next)
 	s.wake()
 }
 

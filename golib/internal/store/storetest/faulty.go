@@ -51,7 +51,11 @@ func (f *Faulty) ReadAt(ctx context.Context, file uint32, off int64, dst []byte,
 		return 0, store.Plain, context.Cause(ctx)
 	}
 	if delay > 0 {
-		time.Sleep(delay)
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return 0, store.Plain, context.Cause(ctx)
+		}
 	}
 	if err != nil {
 		return 0, store.Plain, err

@@ -1,0 +1,297 @@
+package node
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redox-loader/redox/golib/internal/buffer"
+	"github.com/redox-loader/redox/golib/internal/chunk"
+	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/plan"
+	"github.com/redox-loader/redox/golib/internal/store"
+)
+
+// TestMemoryStaysUnderTheLimit: data 20 times the limit go through it, each chunk once.
+func TestMemoryStaysUnderTheLimit(t *testing.T) {
+	d := write(t, fixedShape(t, 20000, 50, 2000)) // 40 MB in chunks of 100 kB
+	const limit = 2 << 20
+	e := d.engine(t, d.source(store.Buffered), limit)
+	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{Shuffle: true, Window: 10}), World: oneRank(64), Prefetch: 2})
+	chunks := int64(len(d.index.Entries))
+	for epoch := range uint64(2) {
+		if err := r.Start(epoch, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.epoch(t, r, false); len(got) != 20000 {
+			t.Fatalf("%d samples", len(got))
+		}
+		s, _ := r.Stats()
+		if s.ChunksRead+s.ChunkHits != chunks || s.SingleReads != 0 {
+			t.Errorf("epoch %d: %d chunks read and %d found, of %d; %d single reads", epoch, s.ChunksRead, s.ChunkHits, chunks, s.SingleReads)
+		}
+		stored := int64(0)
+		for _, x := range d.index.Entries {
+			stored += buffer.Pages(int64(x.Stored))
+		}
+		if s.BytesRead > stored {
+			t.Errorf("%d bytes read of %d", s.BytesRead, stored)
+		}
+		if s.ResidentPeak > limit {
+			t.Errorf("peak %d of %d", s.ResidentPeak, limit)
+		}
+	}
+}
+
+// TestSecondEpochReadsNothing: what fits the limit stays.
+func TestSecondEpochReadsNothing(t *testing.T) {
+	d := write(t, variableShape(t, 2000, 20))
+	e := d.engine(t, d.source(store.Buffered), 4<<20)
+	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{Shuffle: true}), World: oneRank(64), Prefetch: 3})
+	for epoch := range uint64(3) {
+		if err := r.Start(epoch, 0); err != nil {
+			t.Fatal(err)
+		}
+		d.epoch(t, r, false)
+		s, _ := r.Stats()
+		want := int64(0)
+		if epoch == 0 {
+			want = int64(len(d.index.Entries))
+		}
+		if s.ChunksRead != want || s.Reads != want {
+			t.Errorf("epoch %d: %d chunks in %d reads, want %d", epoch, s.ChunksRead, s.Reads, want)
+		}
+	}
+}
+
+// TestSpareMemoryKeepsItsShare: with room for half of the chunks about half are kept, as Belady would.
+func TestSpareMemoryKeepsItsShare(t *testing.T) {
+	d := write(t, fixedShape(t, 10000, 50, 80)) // 200 chunks of 8 KiB
+	e := d.engine(t, d.source(store.Buffered), 100*8192+400<<10)
+	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{Shuffle: true, Window: 10}), World: oneRank(50), Prefetch: 1})
+	for epoch := range uint64(4) {
+		if err := r.Start(epoch, 0); err != nil {
+			t.Fatal(err)
+		}
+		d.epoch(t, r, false)
+		if s, _ := r.Stats(); epoch > 0 && s.ChunksRead > 120 {
+			t.Errorf("epoch %d read %d of 200 chunks with room for 100 and more", epoch, s.ChunksRead)
+		}
+	}
+}
+
+// TestTooLittleMemory: the error has both numbers and the largest window, and both are true.
+func TestTooLittleMemory(t *testing.T) {
+	d := write(t, fixedShape(t, 2000, 10, 1000))
+	spec := plan.Spec{Shuffle: true, Window: 40}
+	cfg := RunConfig{Plan: d.plan(t, spec), World: oneRank(8), Prefetch: 3}
+	const given = 300 << 10
+	e := d.engine(t, d.source(store.Buffered), given)
+	_, err := e.NewRun(cfg)
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != fault.Memory || f.Given != given || f.Needed <= given || f.Window < 1 || f.Window >= 40 {
+		t.Fatalf("got %+v", f)
+	}
+	least, good, err := e.Needed(cfg)
+	if err != nil || least != f.Needed || good < least {
+		t.Errorf("needed %d says the error, %d the question (%v)", f.Needed, least, err)
+	}
+	newRun(t, d.engine(t, d.source(store.Buffered), f.Needed), cfg).Close()
+	if _, err := d.engine(t, d.source(store.Buffered), f.Needed-1).NewRun(cfg); err == nil {
+		t.Error("one byte less than needed was accepted")
+	}
+	spec.Window = int(f.Window)
+	cfg.Plan = d.plan(t, spec)
+	newRun(t, e, cfg).Close()
+	spec.Window++
+	cfg.Plan = d.plan(t, spec)
+	if _, err := e.NewRun(cfg); err == nil {
+		t.Error("a larger window than the largest was accepted")
+	}
+}
+
+// TestRunsShareAnEngine: two live iterators over one memory, each whole, and a third is refused if there is no room.
+func TestRunsShareAnEngine(t *testing.T) {
+	d := write(t, fixedShape(t, 1000, 10, 1000))
+	p := d.plan(t, plan.Spec{Shuffle: true, Window: 8})
+	cfg := RunConfig{Plan: p, World: oneRank(8), Prefetch: 1, Timeout: 10 * time.Second}
+	e := d.engine(t, d.source(store.Buffered), 1)
+	least, _, err := e.Needed(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = d.engine(t, d.source(store.Buffered), 2*least)
+	a, b := newRun(t, e, cfg), newRun(t, e, cfg)
+	if _, err := e.NewRun(cfg); fault.KindOf(err) != fault.Memory {
+		t.Errorf("a third run: %v", err)
+	}
+	for i, r := range []*Run{a, b} {
+		if err := r.Start(uint64(i), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got [2][]int64
+	for step := 0; step < 125; step++ {
+		for i, r := range []*Run{a, b} {
+			if i == 1 && step%2 == 0 {
+				continue // at its own pace
+			}
+			n, _ := d.next(t, r, false)
+			got[i] = append(got[i], n...)
+		}
+	}
+	got[1] = append(got[1], d.epoch(t, b, false)...)
+	for i := range got {
+		if !slices.Equal(got[i], want(p, uint64(i))) {
+			t.Errorf("run %d: another order", i)
+		}
+	}
+	a.Close()
+	newRun(t, e, cfg).Close()
+}
+
+// TestHoarder keeps every slot it can get: none is overwritten, Acquire says so when there is none, Next still works,
+// and what is lent outlives run and engine.
+func TestHoarder(t *testing.T) {
+	d := write(t, mixedShape(t, 300, 10))
+	rd := NewReader(d.source(store.Buffered), d.schema, &d.index, 0)
+	e, err := NewEngine(rd, 1<<20, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rd.Close()
+	p := d.plan(t, plan.Spec{Shuffle: true, Window: 8})
+	r, err := e.NewRun(RunConfig{Plan: p, World: oneRank(16), Prefetch: 3, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close() // the run holds it
+	if err := r.Start(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	var slots []*Slot
+	var batches []Batch
+	var got []int64
+	for {
+		var b Batch
+		s, err := r.Acquire(&b, -1)
+		if fault.KindOf(err) == fault.Range && err != nil {
+			if b.N != 16 || b.Fields[1].Need != 128 {
+				t.Errorf("needs: %+v", b)
+			}
+			n, _ := d.next(t, r, true)
+			got = append(got, n...)
+			if len(got) > 200 {
+				break
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		slots, batches = append(slots, s), append(batches, b)
+		got = append(got, b.Index[:b.N]...)
+	}
+	if len(slots) != 4 {
+		t.Errorf("%d slots could be held, want 4", len(slots))
+	}
+	slots[1].Release()
+	slots[1], batches[1] = slots[3], batches[3]
+	slots, batches = slots[:3], batches[:3]
+	got = append(got, d.epoch(t, r, false)...)
+	if !slices.Equal(got, want(p, 0)) {
+		t.Error("another order while slots were hoarded")
+	}
+	r.Close()
+	for i := range batches {
+		d.check(t, &batches[i])
+		slots[i].Release()
+	}
+	if e.budget.Used() != 0 {
+		t.Errorf("%d bytes are left", e.budget.Used())
+	}
+}
+
+// TestTooSmallBuffersConsumeNothing: every need is set, and the same batch comes next.
+func TestTooSmallBuffersConsumeNothing(t *testing.T) {
+	d := write(t, mixedShape(t, 100, 10))
+	for _, prefetch := range []int{0, 2} {
+		e := d.engine(t, d.source(store.Buffered), 1<<20)
+		p := d.plan(t, plan.Spec{Shuffle: true, Window: 8})
+		r := newRun(t, e, RunConfig{Plan: p, World: oneRank(10), Prefetch: prefetch})
+		if err := r.Start(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		var got []int64
+		for len(got) < 100 {
+			for k := range 4 {
+				mem := d.memory(10, r.rec)
+				mem.Fields[k].Data = mem.Fields[k].Data[:3]
+				err := r.Next(&mem, -1)
+				if fault.KindOf(err) != fault.Range {
+					t.Fatalf("3 bytes for field %d: %v", k, err)
+				}
+				small := Batch{CapSamples: 10, Index: make([]int64, 10), Fields: make([]Column, 4)}
+				for i, c := range mem.Fields {
+					if c.Need == 0 || mem.N != 10 {
+						t.Fatalf("field %d needs nothing", i)
+					}
+					small.Fields[i] = c
+					small.Fields[i].Data = make([]byte, c.Need)
+				}
+				if k == 3 {
+					if err := r.Next(&small, -1); err != nil {
+						t.Fatal(err)
+					}
+					d.check(t, &small)
+					got = append(got, small.Index...)
+				}
+			}
+		}
+		if !slices.Equal(got, want(p, 0)) {
+			t.Error("another order")
+		}
+	}
+}
+
+// TestFieldsOnly delivers two of four fields, in the order asked for.
+func TestFieldsOnly(t *testing.T) {
+	s := mixedShape(t, 100, 10)
+	d := write(t, s)
+	e := d.engine(t, d.source(store.Buffered), 1<<20)
+	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: 2, Stored: true, Fields: []int{3, 1}})
+	if err := r.Start(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	all := d.value
+	d.value = func(n int64) []chunk.Value { v := all(n); return []chunk.Value{v[3], v[1]} }
+	if got := d.epoch(t, r, false); len(got) != 100 {
+		t.Errorf("%d samples", len(got))
+	}
+}
+
+// TestLookup reads samples by number.
+func TestLookup(t *testing.T) {
+	d := write(t, mixedShape(t, 100, 10))
+	r := NewReader(d.source(store.Buffered), d.schema, &d.index, 0)
+	defer r.Close()
+	rec, err := newRecord(d.schema, r.layout, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := d.memory(5, rec)
+	numbers := []int64{99, 0, 55, 55, 10}
+	if err := r.Read(numbers, nil, &mem, time.Second); err != nil || !slices.Equal(mem.Index, numbers) {
+		t.Fatalf("%v, %v", mem.Index, err)
+	}
+	d.check(t, &mem)
+	if source, key, err := r.Origin(42, time.Second); source != 1042 || key != "1042" || err != nil {
+		t.Errorf("origin %d %q: %v", source, key, err)
+	}
+	for _, bad := range []int64{-1, 100} {
+		if err := r.Read([]int64{bad}, nil, &mem, time.Second); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("sample %d: %v", bad, err)
+		}
+	}
+}
