@@ -17,9 +17,9 @@ c="gcc -std=c99 -D_POSIX_C_SOURCE=200809L -Wstrict-prototypes $strict"
 cxx="g++ -std=c++17 $strict"
 sanitize="-g -O1 -fsanitize=address -fno-omit-frame-pointer"
 link="-L$library -l:libredox.so.0 -Wl,-rpath,$library -pthread"
-# A hang is a failure. Go's own memory is not malloc'ed, and what it holds at exit it does not free.
+# A hang is a failure.
 run="timeout 120"
-export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 LSAN_OPTIONS=suppressions=$here/leaks.supp
+export ASAN_OPTIONS=detect_leaks=1
 
 echo "header: C99 and C++17 on its own"
 for standard in c99 c11 c17; do

@@ -101,8 +101,9 @@ void train(const Loader &loader, int rank) {
   std::cout << "rank " << rank << ": " << samples << " samples, " << bytes << " bytes, sum of labels " << labels << "\n";
 }
 
+// memory_limit holds for all ranks together; "auto" would be what the first one alone needs.
 std::string options(int rank, int world, redox_loader share) {
-  return "{\"batch_size\": 64, \"pad\": false, \"rank\": " + std::to_string(rank) +
+  return "{\"batch_size\": 64, \"pad\": false, \"nodes\": 1, \"memory_limit\": 268435456, \"rank\": " + std::to_string(rank) +
          ", \"world_size\": " + std::to_string(world) + (share != 0 ? ", \"share\": " + std::to_string(share) : "") + "}";
 }
 
