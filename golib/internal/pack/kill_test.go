@@ -53,7 +53,7 @@ func packAll(mode, dst, root string) error {
 	if err != nil {
 		return err
 	}
-	for i, s := range packtest.Numbered(1500, 2000, 7) {
+	for i, s := range packtest.Numbered(1000, 2000, 7) {
 		if i%3 == 0 {
 			s.Vals[0].Data = bytes.Repeat([]byte{byte(i)}, 2000) // so that lz4 is chosen
 		}
@@ -91,7 +91,7 @@ func contentsOf(t *testing.T, dir string) map[string]string {
 // and no shard that the journal calls finished is written again.
 func TestKilledPackingResumes(t *testing.T) {
 	files := make(map[string]string)
-	for i := range 1500 {
+	for i := range 1000 {
 		files[fmt.Sprintf("%d/%d", i%10, i)] = fmt.Sprintf("%02000d", i)
 	}
 	root := tree(t, files)
@@ -104,8 +104,8 @@ func TestKilledPackingResumes(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			finished := make(map[string]time.Time)
 			kills, useful := 0, 0
-			for limit := 15; child(t, mode, got, root, time.Duration(1+r.IntN(limit))*time.Millisecond); kills++ {
-				limit += 5 // in the end it gets through, on slow machines too
+			for limit := 20; child(t, mode, got, root, time.Duration(1+r.IntN(limit))*time.Millisecond); kills++ {
+				limit += 15 // in the end it gets through, on slow machines too
 				if _, err := chunk.Open(packtest.Files(got)); err == nil {
 					continue // killed after it was published
 				} else if !errors.Is(err, fault.Of(fault.NotDataset)) {

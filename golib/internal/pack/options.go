@@ -33,7 +33,7 @@ const (
 	wantedChunks  = 512 // fewer mix and split badly
 	defaultShard  = 256 << 20
 	defaultMemory = 512 << 20
-	minMemory     = 1 << 20
+	minMemory     = 256 << 10
 )
 
 // Variables for tests.

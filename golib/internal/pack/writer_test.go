@@ -71,16 +71,16 @@ func TestPackKeepsEverySample(t *testing.T) {
 // A bucket larger than the memory is split; the order must not show it.
 func TestShuffleDoesNotDependOnMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	samples := make([]packtest.Sample, 1500)
-	for i := range samples { // 150 MB through 1 MiB of memory
-		data := make([]byte, 100_000)
+	samples := make([]packtest.Sample, 600)
+	for i := range samples { // 30 MB through 256 KiB of memory
+		data := make([]byte, 50_000)
 		for at := 0; at < 64; at++ {
 			data[at] = byte(r.Uint32())
 		}
 		samples[i] = packtest.Sample{Vals: []chunk.Value{{Data: data}, packtest.Int(0)}}
 	}
 	var orders [2][]uint64
-	for i, memory := range []int64{1 << 20, 1 << 30} {
+	for i, memory := range []int64{256 << 10, 1 << 30} {
 		dir := t.TempDir()
 		packtest.BuildWith(t, dir, pack.Options{Schema: numbered(t), Shuffle: true, Memory: memory, Codec: "lz4"}, samples...)
 		_, orders[i] = packtest.Read(t, dir)
