@@ -47,7 +47,7 @@ func allowed(pkg string) (list []string, known bool) {
 // onlyIn says which packages may import something from outside.
 var onlyIn = map[string][]string{
 	"C":                          {"capi"},
-	"unsafe":                     {"capi", "golib/internal/buffer", "golib/internal/node", "golib/internal/store"},
+	"unsafe":                     {"capi", "golib/internal/buffer", "golib/internal/node", "golib/internal/store", "golib/internal/store/storetest"},
 	"github.com/quic-go/quic-go": {"golib/internal/peer"},
 	"github.com/pierrec/lz4/v4":  {"golib/internal/chunk"},
 }
