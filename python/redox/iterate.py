@@ -60,7 +60,9 @@ class BatchIterator:
         if not self._checked:
             fetcher, _ = fetched(sys._getframe(1))
             if fetcher is not None and fetcher.auto_collation:
-                raise ValueError("a data set with batched=True gives whole batches: use DataLoader(ds, batch_size=None)")
+                raise ValueError(
+                    "a data set with batched=True gives whole batches: use DataLoader(ds, batch_size=None)"
+                )
             self._checked = True
         self._lease = None
         columns = self._pass.next()
@@ -88,10 +90,9 @@ class SampleIterator:
             self._check(*fetched(sys._getframe(1)))
         for sample in self._rows:
             return sample
-        self._rows, self._record = iter(()), None  # before the next batch, so that this one's memory is free for it
         columns = self._pass.next()
         if columns is None:
-            raise StopIteration
+            raise StopIteration  # the record stays: a short last batch is collated after this
         self._open(columns)
         return next(self._rows)
 
@@ -103,6 +104,7 @@ class SampleIterator:
             self._rows = self._rest = iter(samples)
         else:
             self._rest = iter(range(columns.n))
+            self._record = None
             self._rows = map(itemgetter(1), zip(self._rest, self._presenter.finished(columns)))  # noqa: B905
         progress.pending = partial(_left, weakref.ref(self))
 

@@ -74,7 +74,8 @@ class Record:
         """Return what the default collation would for `batch`; raises `_ChangedError` if the short cut does not hold."""
         if self._given or len(batch) != len(self._samples) or not all(map(is_, batch, self._samples)):
             raise _ChangedError
-        if max(map(_refcount, batch)) > _HELD:
+        held = map(_refcount, batch)
+        if next(held) > _HELD + 1 or max(held, default=0) > _HELD:  # PyTorch's collate holds the first one, too
             raise _ChangedError
         if self._names is not None and any(len(sample) != len(self._names) for sample in batch):
             raise _ChangedError
@@ -144,18 +145,19 @@ def open_samples(presenter: Presenter, columns: Columns) -> tuple[list[Any], Rec
 def collated(presenter: Presenter, columns: Columns) -> Any:
     """Return what the default collation makes of a batch's samples, without making the samples."""
     maker = presenter.maker
+    lone = presenter.layout == "scalar" and not presenter.with_index
+    transposed: type = list if lone or presenter.layout == "dict" else tuple
     together: list[Any] = []
     for column in columns.columns:
         if column.offsets is None and (column.valid is None or column.valid.all()):
             together.append(maker.array(column.data, column.field))
         else:
-            rows = maker.rows(column)
-            together.append(default_collate(tuple(rows) if presenter.layout == "tuple" else rows))
+            together.append(default_collate(transposed(maker.rows(column))))
     if presenter.with_index:
-        together.append(default_collate(presenter.index(columns)))
+        together.append(default_collate(transposed(presenter.index(columns))))
     if presenter.layout == "dict":
         return dict(zip(presenter.names, together, strict=True))
-    return together[0] if presenter.layout == "scalar" and len(together) == 1 else together
+    return together[0] if lone else together
 
 
 class _ChangedError(Exception):
@@ -200,8 +202,10 @@ def _collate_samples(batch: list[Any], *, collate_fn_map: Any = None) -> Any:
             pass
     # As if the samples were the plain tuples or dicts that they look like.
     plain = dict if isinstance(batch[0], dict) else tuple
-    return collate([plain(sample) if isinstance(sample, (Sample, SampleDict)) else sample for sample in batch],
-                   collate_fn_map=collate_fn_map)
+    return collate(
+        [plain(sample) if isinstance(sample, (Sample, SampleDict)) else sample for sample in batch],
+        collate_fn_map=collate_fn_map,
+    )
 
 
 default_collate_fn_map[Sample] = _collate_samples
