@@ -131,7 +131,7 @@ def linker_flags(asan: bool) -> str:
     script = ROOT / "capi" / "exports.map"
     if "'" in str(script) or '"' in str(script):
         raise BuildError(f"the path {ROOT} has quotes in it, which linker flags cannot carry")
-    external = f"'-Wl,--version-script={script}' -Wl,-soname,{LIBRARY}"
+    external = f"'-Wl,--version-script={script}' -Wl,-soname,{LIBRARY}{'' if asan else ' -s'}"
     strip = "" if asan else "-s -w "
     return f'{strip}-X main.sourceHash={source_hash(ROOT)} -extldflags "{external}"'
 
