@@ -34,7 +34,11 @@ def demo(*, epochs: int = 2, batch_size: int = 64, quiet: bool = False) -> dict[
     Raises:
         ImportError: torch, Pillow or mlxtend is not there; says what to install.
     """
-    say = (lambda *_: None) if quiet else (lambda *words: print(*words, flush=True))
+
+    def say(words: str) -> None:
+        if not quiet:
+            print(words, flush=True)
+
     _require()
     with tempfile.TemporaryDirectory(prefix="redox-demo-") as folder:
         train_tree, test_tree = os.path.join(folder, "train"), os.path.join(folder, "test")
@@ -170,7 +174,8 @@ def _train(model: Any, loader: Iterable[Any], rate: float) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     for images, labels in loader:
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        loss: Any = torch.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
         optimizer.step()
 
 

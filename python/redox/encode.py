@@ -22,6 +22,7 @@ Encoded = tuple[bytes | None, Shape | None]
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))
 _TIFF_MODES = frozenset(("I", "F", "CMYK", "YCbCr", "LAB", "I;16B"))  # what PNG would change and TIFF keeps
 _DOUBLE = struct.Struct("<d")
+_MAGIC = {"jpeg": b"\xff\xd8", "png": b"\x89PNG"}
 _EXACT_INT = 1 << 53  # larger integers are not all float64
 
 
@@ -87,9 +88,10 @@ class Encoder:
                 picked.append(None)
                 missing += 1
             else:
+                there = ", ".join(map(repr, sample)) or "none"
                 raise TypeError(
-                    f"sample {number}: field {field.name!r} is missing (it has {', '.join(map(repr, sample)) or 'none'})"
-                    "; a ? behind its kind in fields= allows that"
+                    f"sample {number}: field {field.name!r} is missing, there is {there};"
+                    " a ? behind its kind in fields= allows that"
                 )
         if not self._select and len(sample) > len(picked) - missing:
             extra = next(k for k in sample if k not in self.schema.names)
@@ -247,8 +249,8 @@ def _image(field: Field, value: Any) -> bytes:
         value = Image.fromarray(value)
     if not is_image(value):
         raise _wrong("an encoded image (bytes) or a PIL image", value)
-    untouched = original(value) if field.kind == "image" else None
-    if untouched is not None:
+    untouched = original(value)
+    if untouched is not None and untouched.startswith(_MAGIC.get(field.kind, b"")):
         return untouched
     if field.kind != "image:raw" and value.mode != "RGB":
         if field.inferred:

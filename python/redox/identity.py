@@ -45,7 +45,8 @@ def of_value(value: Any) -> str:
     if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
         return of_callable(value)
     name = f"{type(value).__module__}.{type(value).__qualname__}"
-    if hasattr(value, "__dict__") and type(value).__repr__ == object.__repr__:
+    words: Any = type(value).__repr__
+    if hasattr(value, "__dict__") and words is object.__repr__:
         return f"{name}({_ADDRESS.sub('', repr(sorted(vars(value).items(), key=lambda item: item[0])))})"
     return f"{name}({_ADDRESS.sub('', repr(value))})"
 

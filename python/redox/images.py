@@ -21,13 +21,13 @@ class _Original(NamedTuple):
 _originals: dict[int, _Original] = {}
 
 
-def decoded(data: bytes) -> Any:
-    """Decodes to RGB, as torchvision's default loader does, and remembers the bytes while the image lives."""
+def decoded(data: bytes, *, raw: bool = False) -> Any:
+    """Decodes to RGB, as torchvision's default loader does (`raw`: as it is); remembers the bytes while it lives."""
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(data)) as opened:
-            image = opened.convert("RGB")
+            image = opened.copy() if raw else opened.convert("RGB")
     except (OSError, SyntaxError) as error:
         raise ValueError(f"the image does not decode: {error}") from None
     place = id(image)

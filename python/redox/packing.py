@@ -8,6 +8,7 @@ core's writer, which spills, shuffles, compresses and publishes.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,9 +22,11 @@ from .making import Encoding, Made, Maker, Refused, raised
 from .progress import Callback, Progress
 from .schema import FieldsOption, Schema, check, given, infer
 from .settings import WriteOptions, choice, cores
-from .sink import Sink, existing
+from .sink import WORK, Sink, existing
 from .sources import Bad, Source, Task
 from .workers import Workers
+
+_log = logging.getLogger("redox")
 
 _PEEK = 16  # samples that the schema is recognised from
 _SLOW_S = 300e-6  # a sample that takes longer to make is worth worker processes
@@ -120,9 +123,14 @@ def pack(
             skipped = _pack_files(request, report)
         else:
             skipped = _pack_samples(request, report)
+        info = Info.of(place, skipped=skipped)
+        report(info.samples + len(skipped), info.samples + len(skipped))
     finally:
         report.close()
-    return Info.of(place, skipped=skipped)
+    advice = info.mixing["advice"]
+    if advice:
+        _log.warning("%s: %s", place, advice)
+    return info
 
 
 def _refuse_inside(src: Any, dst: str) -> None:
@@ -167,12 +175,13 @@ def _pack_samples(request: _Request, report: Progress) -> list[dict[str, Any]]:
             "format": request.found,
             "fields": request.fields,
             "transform": identity.of_callable(request.transform),
-            "on_error": request.on_error,
         },
     )
     if not request.options.overwrite:
         there = existing(request.dst)
         if there == digest:
+            if os.path.exists(os.path.join(request.dst, WORK)):
+                _Packing(request, source, digest, report).tidy()
             return []
         if there is not None:
             raise FileExistsError(
@@ -180,6 +189,14 @@ def _pack_samples(request: _Request, report: Progress) -> list[dict[str, Any]]:
                 " pass overwrite=True to replace it, or another dst"
             )
     return _Packing(request, source, digest, report).run()
+
+
+class _Unfit(Exception):  # noqa: N818 - a signal inside this module
+    """A sample does not fit: going on later could not help, so nothing is kept."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Packing:
@@ -192,6 +209,12 @@ class _Packing:
         self._report = report
         self._skipped: list[dict[str, Any]] = []
         self._written = 0
+
+    def tidy(self) -> None:
+        """Lets the core remove what a run left that was killed just after it had published."""
+        maker = Maker(self._source, self._request.transform)
+        schema = self._encoder(self._peek(maker, self._source.tasks(0, self._bad))).schema
+        Sink(self._request.dst, schema, self._request.options, self._digest, self._source.classes).abort()
 
     def run(self) -> list[dict[str, Any]]:
         maker = Maker(self._source, self._request.transform)
@@ -211,6 +234,9 @@ class _Packing:
                 late = workers.map(self._late(tasks, head[-1][0].number + 1, first))
                 self._write(sink, itertools.chain(early, late), maker.many)
                 sink.commit()
+            except _Unfit as refusal:
+                sink.discard()
+                raise refusal.error from None
             finally:
                 sink.abort()
         return self._skipped
@@ -268,7 +294,7 @@ class _Packing:
             elif isinstance(result, Bad):
                 self._bad(result)
             else:
-                raise result.error
+                raise _Unfit(result.error)
 
     def _take(self, sink: Sink, made: Made, many: bool) -> None:
         """Writes what became of a sample.
@@ -278,9 +304,8 @@ class _Packing:
         """
         if not many:
             if len(made.records) > 1:
-                raise TypeError(
-                    f"sample {made.number}: the transform returned a generator, but none for the first samples"
-                )
+                words = f"sample {made.number}: the transform returned a generator, but none for the first samples"
+                raise _Unfit(TypeError(words))
             for record in made.records:
                 sink.write(record, made.number, made.key)
         else:

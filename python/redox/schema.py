@@ -60,9 +60,9 @@ class Field:
         match = _ARRAY.match(bare)
         if match is None or match[1] not in DTYPES:
             raise ValueError(
-                f"fields: unknown kind {text!r} of {name!r}; kinds are {', '.join(PLAIN)}, a dtype ({', '.join(DTYPES)})"
-                " for arrays of any shape (bool[...] for bool), dtype[shape] for fixed ones,"
-                " each with an optional ? for values that may be None"
+                f"fields: unknown kind {text!r} of {name!r}; kinds are {', '.join(PLAIN)},"
+                f" a dtype ({', '.join(DTYPES)}) for arrays of any shape (bool[...] for bool),"
+                " dtype[shape] for fixed ones, each with an optional ? for values that may be None"
             )
         shape = None if match[2] in (None, "...") else tuple(int(n) for n in match[2].split(",") if n.strip())
         return cls(name, "array", match[1], shape, nullable)
@@ -184,7 +184,7 @@ def infer(samples: Sequence[tuple[int, Any]], hints: Mapping[str, str] | None = 
         if not isinstance(name, str):
             raise TypeError(f"sample {number}: field names must be strings, got {name!r}")
         try:
-            field = recognise(name, value, (hints or {}).get(name))
+            field = recognise(name, value, None if hints is None else hints.get(name))
         except TypeError as error:
             raise TypeError(f"sample {number}: field {name!r}: {error}") from None
         others = [split(s, layout, hints).get(name) for _, s in samples[1:] if layout_of(s) == layout]

@@ -20,6 +20,7 @@ from .schema import Schema
 from .settings import WriteOptions
 
 MANIFEST = "manifest.json"
+WORK = ".redox-pack"  # beside the manifest, while a data set is being packed
 SOURCE = "source"  # in a manifest's meta: the identity of source and options
 
 
@@ -43,6 +44,7 @@ class Sink:
             native["meta"] = {SOURCE: source}
         if classes is not None:
             native["classes"] = classes
+        self._dst, self._options = dst, native
         self._writer = _native.writer_new(dst, native)
         self._record = _native.Record(len(schema.fields))
 
@@ -65,6 +67,12 @@ class Sink:
             self._writer = 0
             raise
         self._writer = 0
+
+    def discard(self) -> None:
+        """Ends without a data set and without anything for a later run."""
+        self.abort()
+        native = {**self._options, "overwrite": True, "resume": False}
+        _native.writer_abort(_native.writer_new(self._dst, native))
 
     def abort(self) -> None:
         """Ends without a data set; with `resume` what is safely taken stays for the next run."""

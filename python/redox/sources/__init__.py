@@ -26,7 +26,7 @@ def detect(src: Any, wanted: str = "auto") -> str:
     """
     if wanted not in FORMATS:
         raise ValueError(f"format={wanted!r}: expected one of {', '.join(FORMATS)}")
-    paths = _paths(src)
+    paths = None if wanted == "samples" and not isinstance(src, (str, os.PathLike)) else _paths(src)
     if paths is None:
         if wanted in ("auto", "samples") and samples.is_samples(src):
             return "samples"
@@ -63,8 +63,9 @@ def _paths(src: Any) -> list[str] | None:
             return None
         return [path] if os.path.exists(path) else webdataset.expand(path)
     if isinstance(src, Sequence) and src and all(isinstance(p, (str, os.PathLike)) for p in src):
-        every = [_paths(p) or [] for p in src]
-        return [path for paths in every for path in paths]
+        every = [path for p in src for path in _paths(p) or []]
+        if isinstance(src[0], os.PathLike) or os.path.exists(every[0]) or every[0].endswith(webdataset.SUFFIXES):
+            return every  # else these are texts, not paths
     return None
 
 

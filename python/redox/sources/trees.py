@@ -6,6 +6,7 @@ time. Both see the same files in the same order.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -57,8 +58,12 @@ class Tree(Source):
     def identity(self) -> Iterator[str]:
         yield os.path.abspath(self._root)
         for path, label in self.files:
-            status = os.stat(os.path.join(self._root, path))
-            yield f"{path}\0{label}\0{status.st_size}\0{status.st_mtime_ns}"
+            try:
+                status = os.stat(os.path.join(self._root, path))
+            except OSError as error:  # reading it will say so
+                yield f"{path}\0{label}\0{error.errno}"
+            else:
+                yield f"{path}\0{label}\0{status.st_size}\0{status.st_mtime_ns}"
 
 
 class Files(Tree):
@@ -76,14 +81,21 @@ class ImageFolder(Tree):
     hints: Mapping[str, str] = {"image": "image", "label": "int"}
 
     def _scan(self) -> list[tuple[str, int]]:
-        names = sorted(entry.name for entry in _entries(self._root) if entry.is_dir())
-        self.classes = names
-        return [
-            (f"{name}/{path}", label)
-            for label, name in enumerate(names)
-            for path in walk(os.path.join(self._root, name))
-            if path.lower().endswith(EXTENSIONS)
-        ]
+        try:
+            with os.scandir(self._root) as entries:
+                self.classes = sorted(entry.name for entry in entries if entry.is_dir())
+        except OSError as error:
+            raise storage_error(self._root, error) from None
+        if not self.classes:
+            raise ValueError(f"src: {self._root} has no class folders in it")
+        found = []
+        for label, name in enumerate(self.classes):
+            images = [path for path in walk(os.path.join(self._root, name)) if path.lower().endswith(EXTENSIONS)]
+            if not images:
+                known = ", ".join(EXTENSIONS)
+                raise ValueError(f"src: no images in class {name!r} of {self._root} (they end in {known})")
+            found += [(f"{name}/{path}", label) for path in images]
+        return found
 
     def load(self, task: Task) -> Any:
         return self._read(task), task.body[1]
@@ -93,12 +105,34 @@ class ImageFolder(Tree):
 
 
 def walk(root: str) -> Iterator[str]:
-    """The files below `root` by relative path, sorted within every folder as the core sorts them."""
-    found = []
-    for folder, _, names in os.walk(root, followlinks=True, onerror=_unreadable):
-        inside = os.path.relpath(folder, root)
-        found += [name if inside == "." else f"{inside}/{name}" for name in names]
-    yield from sorted(found)
+    """The regular files below `root` by relative path: folder by folder, in the order of the folders' paths.
+
+    The core lists trees in the same order, and torchvision too. A link back to a folder on the way is not followed.
+    """
+    folders: dict[str, list[str]] = {}
+    _list(root, "", (), folders)
+    for folder in sorted(folders):
+        yield from sorted(folders[folder])
+
+
+def _list(root: str, inside: str, above: tuple[tuple[int, int], ...], folders: dict[str, list[str]]) -> None:
+    path = os.path.join(root, inside)
+    try:
+        status = os.stat(path)
+        with os.scandir(path) as entries:
+            found = list(entries)
+    except OSError as error:
+        raise storage_error(path, error) from None
+    here = (status.st_dev, status.st_ino)
+    if here in above:
+        return
+    names = folders.setdefault(inside, [])
+    for entry in found:
+        name = f"{inside}/{entry.name}" if inside else entry.name
+        if entry.is_dir():
+            _list(root, name, (*above, here), folders)
+        elif entry.is_file() or entry.is_symlink():  # a broken link is told when it is read
+            names.append(name)
 
 
 def detect(root: str) -> str:
@@ -106,16 +140,13 @@ def detect(root: str) -> str:
     images = others = 0
     first_other = ""
     nested = True
-    for folder, _, names in os.walk(root, followlinks=True, onerror=_unreadable):
-        for name in names:
-            if name.lower().endswith(EXTENSIONS):
-                images += 1
-                nested = nested and folder != root
-            else:
-                others += 1
-                first_other = first_other or os.path.relpath(os.path.join(folder, name), root)
-        if images + others >= _LOOK:
-            break
+    for path in itertools.islice(_glance(root), _LOOK):
+        if path.lower().endswith(EXTENSIONS):
+            images += 1
+            nested = nested and "/" in path
+        else:
+            others += 1
+            first_other = first_other or path
     if not images + others:
         raise ValueError(f"src: {root} holds no files")
     if not images or not nested:
@@ -128,12 +159,11 @@ def detect(root: str) -> str:
     return "imagefolder"
 
 
-def _entries(root: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(root) as entries:
-            return list(entries)
-    except OSError as error:
-        raise storage_error(root, error) from None
+def _glance(root: str) -> Iterator[str]:
+    """Files below `root` in any order, without listing all of them first."""
+    for folder, _, names in os.walk(root, followlinks=True, onerror=_unreadable):
+        inside = os.path.relpath(folder, root)
+        yield from (name if inside == "." else f"{inside}/{name}" for name in names)
 
 
 def _unreadable(error: OSError) -> None:

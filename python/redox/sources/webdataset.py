@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..images import decoded
+from ..schema import IMAGES as KINDS
 from ..schema import Field
 from .source import Bad, OnBad, Source, Task, file_identity, storage_error
 
@@ -80,10 +81,13 @@ class WebDataset(Source):
         return sample
 
     def prepare(self, sample: Any) -> Any:
-        return {
-            name: decoded(value) if _is_image(name) and isinstance(value, bytes) else value
-            for name, value in sample.items()
-        }
+        return {name: self._decoded(name, value) for name, value in sample.items()}
+
+    def _decoded(self, name: str, value: Any) -> Any:
+        kind = self._kinds.get(name, "image" if _is_image(name) else "")
+        if kind not in KINDS or not isinstance(value, bytes):
+            return value
+        return decoded(value, raw=kind == "image:raw")
 
     def identity(self) -> Iterator[str]:
         for path in self._paths:
