@@ -8,10 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugePage is the size of a huge page; whole ones inside a region are asked for (fewer faults, fewer misses when
-// gathering at random), the rest of a region stays on small pages, so that accounting by Page holds.
-const hugePage = 2 << 20
-
 // Arena is one memfd, mapped once, much larger than the budget: address space costs nothing, and a region is
 // never moved or split. What it may hold at once is its quota.
 type Arena struct {
@@ -39,7 +35,7 @@ func (b *Budget) NewArena(name string, quota int64) (*Arena, error) {
 	// is tried before giving up.
 	var mem []byte
 	for space := max(64*b.limit, 1<<30); ; space /= 2 {
-		space = min(space, 8<<40) &^ (hugePage - 1)
+		space = min(space, 8<<40) &^ (Page - 1)
 		if err = unix.Ftruncate(fd, space); err == nil {
 			mem, err = unix.Mmap(fd, 0, int(space), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 		}
@@ -99,15 +95,10 @@ func (a *Arena) pick(class int, need int64) *Region {
 	if r := a.pop(class); r != nil {
 		return r
 	}
-	size := classSize(class)
-	start := a.next
-	if size >= hugePage {
-		start = (start + hugePage - 1) &^ (hugePage - 1)
-	}
-	if start+size <= int64(len(a.mem)) {
-		a.next = start + size
-		a.adviseHuge(start, class)
-		return &Region{arena: a, offset: start, class: class}
+	if size := classSize(class); a.next+size <= int64(len(a.mem)) {
+		r := &Region{arena: a, offset: a.next, class: class}
+		a.next += size
+		return r
 	}
 	for c := class + 1; c < len(a.classes); c++ {
 		if r := a.pop(c); r != nil {
@@ -115,17 +106,6 @@ func (a *Arena) pick(class int, need int64) *Region {
 		}
 	}
 	return nil
-}
-
-// adviseHuge asks for huge pages below the smallest size of the class, so that the tail, which varies in use,
-// can be punched in small pages. Advice only: a refusal changes nothing but speed.
-func (a *Arena) adviseHuge(start int64, class int) {
-	if class == 0 {
-		return
-	}
-	if n := classSize(class-1) &^ (hugePage - 1); n > 0 {
-		_ = unix.Madvise(a.mem[start:start+n], unix.MADV_HUGEPAGE)
-	}
 }
 
 func (a *Arena) pop(class int) *Region {

@@ -149,7 +149,7 @@ func TestAgainstModel(t *testing.T) {
 	}
 	live := [2][]held{}
 	inUse := [2]int64{}
-	for step := range 20000 {
+	for step := range 6000 {
 		k := rng.IntN(2)
 		a := arenas[k]
 		if rng.IntN(2) == 0 || len(live[k]) == 0 {

@@ -144,7 +144,7 @@ func (p *pass) lookBeyond() {
 	if p.run.cfg.Once {
 		return
 	}
-	p.after.Store(&following{p.run.cfg.Plan.Epoch(p.epoch + 1), newOwnership(p.run, p.epoch+1, 0)})
+	p.after.Store(&following{p.run.epoch(p.epoch + 1), newOwnership(p.run, p.epoch+1, 0)})
 	p.run.user.Rekey()
 }
 

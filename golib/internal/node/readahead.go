@@ -118,7 +118,7 @@ func (p *pass) beginEarly() {
 		return
 	}
 	e := &early{openings: openings{epoch: p.epoch + 1, owns: newOwnership(r, p.epoch+1, 0)}}
-	e.opens = r.cfg.Plan.Epoch(p.epoch + 1).Opens(0)
+	e.opens = r.epoch(p.epoch + 1).Opens(0)
 	if open, ok := e.next(); ok {
 		e.peek = &open
 	}

@@ -46,6 +46,9 @@ type Run struct {
 	own     *assembler // of the calls; used by whoever has the turn
 	counts  counters
 
+	dealing sync.Mutex
+	epochs  [2]dealt // the last two
+
 	mu       sync.Mutex
 	pass     *pass // of the epoch that was started, or nil
 	early    *early
@@ -99,7 +102,7 @@ func (r *Run) Start(epoch uint64, from int64) error {
 		return r.callError(err)
 	}
 	defer r.endTurn()
-	e := r.cfg.Plan.Epoch(epoch)
+	e := r.epoch(epoch)
 	deal, err := e.Deal(r.cfg.World, from)
 	if err != nil {
 		return err
@@ -125,6 +128,26 @@ func (r *Run) Start(epoch uint64, from int64) error {
 	}
 	p.start(ahead)
 	return nil
+}
+
+// epoch deals an epoch, unless that was done lately.
+func (r *Run) epoch(number uint64) *plan.Epoch {
+	r.dealing.Lock()
+	defer r.dealing.Unlock()
+	for _, d := range r.epochs {
+		if d.plan != nil && d.number == number {
+			return d.plan
+		}
+	}
+	e := r.cfg.Plan.Epoch(number)
+	r.epochs[0], r.epochs[1] = r.epochs[1], dealt{number, e}
+	return e
+}
+
+// dealt is an epoch with its number.
+type dealt struct {
+	number uint64
+	plan   *plan.Epoch
 }
 
 // endPass stops the current pass, if any, and takes back what it holds.

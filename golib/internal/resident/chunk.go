@@ -29,10 +29,11 @@ type Chunk struct {
 	done  chan struct{} // closed when ready
 
 	// Guarded by set.mu.
-	pins  int
-	heap  *farthest // in which it is cached, or nil
-	place int       // in heap
-	next  int64     // next use on the timeline of the heap's user
+	pins    int
+	heap    *farthest // in which it is cached, or nil
+	place   int       // in heap
+	next    int64     // next use on the timeline of the heap's user
+	dropper *User     // of a chunk dropped on its way here; next is on its timeline
 }
 
 // ID is the chunk's number.
@@ -121,7 +122,7 @@ func (c *Chunk) arrive(data []byte, e chunk.Entry, sum uint32, err error, due in
 		delete(s.chunks, c.id) // the next run shall try again
 	}
 	if c.pins == 0 {
-		s.settle(c, nil, Never)
+		s.settle(c, c.dropper, c.next)
 		s.wake()
 	}
 }

@@ -231,6 +231,7 @@ func (u *User) Drop(c *Chunk, next int64) {
 func (s *Set) settle(c *Chunk, dropper *User, next int64) {
 	switch {
 	case !c.Ready():
+		c.dropper, c.next = dropper, next
 		return // its reader settles it
 	case s.closed || s.chunks[c.id] != c: // failed or damaged ones were taken out when they arrived
 		c.region.Release()
