@@ -104,8 +104,8 @@ func TestKilledPackingResumes(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			finished := make(map[string]time.Time)
 			kills, useful := 0, 0
-			for limit := 20; child(t, mode, got, root, time.Duration(1+r.IntN(limit))*time.Millisecond); kills++ {
-				limit += 15 // in the end it gets through, on slow machines too
+			for limit := 30; child(t, mode, got, root, time.Duration(1+r.IntN(limit))*time.Millisecond); kills++ {
+				limit += 30 // in the end it gets through, on slow machines too
 				if _, err := chunk.Open(packtest.Files(got)); err == nil {
 					continue // killed after it was published
 				} else if !errors.Is(err, fault.Of(fault.NotDataset)) {

@@ -53,9 +53,9 @@ const sortCost = 16
 
 // sorted loads a bucket and hands it out by sort key.
 func (s *spill) sorted(i int, from uint64, yield func(spillSample) error) error {
-	data, err := os.ReadFile(s.path(i))
+	data, err := s.load(i)
 	if err != nil {
-		return failed(err, "read", s.path(i))
+		return err
 	}
 	places := make([]place, 0, s.buckets[i].Samples)
 	for at := 0; at < len(data); {
@@ -81,6 +81,20 @@ func (s *spill) sorted(i int, from uint64, yield func(spillSample) error) error 
 		}
 	}
 	return nil
+}
+
+// load reads a bucket into memory that the next one takes over.
+func (s *spill) load(i int) ([]byte, error) {
+	f, err := os.Open(s.path(i))
+	if err != nil {
+		return nil, failed(err, "open", s.path(i))
+	}
+	defer f.Close()
+	s.loaded = slices.Grow(s.loaded[:0], int(s.buckets[i].Bytes))[:s.buckets[i].Bytes]
+	if _, err := io.ReadFull(f, s.loaded); err != nil {
+		return nil, s.damaged(i, err)
+	}
+	return s.loaded, nil
 }
 
 // split deals a bucket that is too large for the memory to buckets of its own. It stays until the caller drops it, so

@@ -31,6 +31,7 @@ type spill struct {
 	memory  int64 // bytes that a bucket may take when sorted
 	buckets []spillFile
 	total   spilled // Buckets are filled in by checkpoint
+	loaded  []byte  // the bucket being handed out
 }
 
 // spillFile is a bucket on disk, with its end still in memory.

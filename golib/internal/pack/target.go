@@ -182,6 +182,7 @@ func (t *target) prepare() error {
 			return err
 		}
 	}
+	_ = syncDir(filepath.Dir(t.dir)) // of our own name; the directory above may not be ours to open
 	return nil
 }
 

@@ -90,6 +90,32 @@ func TestShuffleDoesNotDependOnMemory(t *testing.T) {
 	}
 }
 
+// The order is a uniform shuffle: where a sample ends up does not depend on where it was. Chi-squared over tenths of
+// the place before and after; 81 degrees of freedom exceed 140 once in 20,000 uniform shuffles, and the seeds are fixed.
+func TestShuffleIsUniform(t *testing.T) {
+	const n = 4000
+	for seed := range uint64(3) {
+		dir := t.TempDir()
+		packtest.BuildWith(t, dir, pack.Options{Schema: numbered(t), Shuffle: true, Seed: seed, ChunkSize: 4 << 10}, packtest.Numbered(n, 8, 2)...)
+		_, sources := packtest.Read(t, dir)
+		var cells [100]float64
+		neighbours := 0
+		for place, source := range sources {
+			cells[10*(10*place/n)+int(10*source/n)]++
+			if place > 0 && source == sources[place-1]+1 {
+				neighbours++
+			}
+		}
+		chi := 0.0
+		for _, c := range cells {
+			chi += (c - n/100) * (c - n/100) / (n / 100)
+		}
+		if chi > 140 || chi < 35 || neighbours > 8 {
+			t.Errorf("seed %d: chi-squared %.0f, %d neighbours stayed together", seed, chi, neighbours)
+		}
+	}
+}
+
 func TestInvalidSampleLeavesWriterUsable(t *testing.T) {
 	dir := t.TempDir()
 	w, err := pack.NewWriter(context.Background(), dir, pack.Options{Schema: numbered(t)})
