@@ -138,6 +138,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # all return redox_status
     "redox_log_read": _TEXT,
 }
 
+_LEVELS = {
+    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR
+}  # fmt: skip
 _log = logging.getLogger("redox")
 _lock = threading.Lock()
 _library: Any = None
@@ -292,8 +295,7 @@ def poll_log(every_s: float = 0.0) -> None:
     while load().redox_log_read(buffer, len(buffer), byref(need)) == OK and need.value > 1:
         for line in buffer.raw[: need.value - 1].splitlines():
             entry = json.loads(line)
-            level = getattr(logging, str(entry.get("level", "info")).upper().replace("WARN", "WARNING"), logging.INFO)
-            _log.log(level if isinstance(level, int) else logging.INFO, "%s", entry.get("message", ""))
+            _log.log(_LEVELS.get(entry.get("level"), logging.INFO), "%s", entry.get("message", ""))
 
 
 

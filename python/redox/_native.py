@@ -176,7 +176,7 @@ def _wait(function: Any, timeout_s: float, *arguments: Any) -> int:
             continue
         if status not in (OK, END_OF_EPOCH, ERANGE):
             check(status)
-        poll_log(every_s=SLICE_S)
+        poll_log(every_s=SLICE_S if status == OK else 0.0)
         return status
 
 

@@ -116,12 +116,18 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
             )
         refuse_workers()
         if not self._sized:
-            self._options, self._sized = replace(self._options, batch_size=len(indices)), True
-            self._session = None
+            self._resize(len(indices))
         if self._redirection is None:
             self._redirection = Redirection(self.session, self.presenter(TorchMaker()), len(self))
         asker, _ = fetched(frame)
         return self._redirection.answer(indices, asker)
+
+    def _resize(self, batch_size: int) -> None:
+        """Take the first request's length for the plan's batch size; epoch and position stay."""
+        self._options, self._sized = replace(self._options, batch_size=batch_size), True
+        earlier, self._session = self._session, None
+        if earlier is not None:
+            self.session.cursor = earlier.cursor
 
     def _exactly(self, indices: Sequence[int]) -> list[Any]:
         refuse_workers()
