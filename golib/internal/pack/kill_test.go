@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 
 // packAll packs the same data in one of several ways.
 func packAll(mode, dst, root string) error {
+	if mode == "large" {
+		return packLarge(dst)
+	}
 	pack.Hasten(400<<10, 1<<20, 8<<10)
 	ctx := context.Background()
 	o := pack.Options{
@@ -66,6 +70,43 @@ func packAll(mode, dst, root string) error {
 	}
 	_, err = w.Commit()
 	return err
+}
+
+// packLarge shuffles 100 MB in 1 MiB of memory.
+func packLarge(dst string) error {
+	w, err := pack.NewWriter(context.Background(), dst, pack.Options{
+		Schema: packtest.Schema(nil, "data", "bytes"), Shuffle: true, Memory: 1 << 20, ChunkSize: 64 << 10,
+	})
+	if err != nil {
+		return err
+	}
+	data := make([]byte, 3000)
+	for i := range uint64(33_000) {
+		data[i%3000]++
+		if err := w.Write(i, "", []chunk.Value{{Data: data}}); err != nil {
+			return err
+		}
+	}
+	_, err = w.Commit()
+	return err
+}
+
+// A data set of 100 times the memory is shuffled in that memory; what a Go process takes by itself is beside it.
+func TestMemoryIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), "REDOX_PACK_CHILD=large", "REDOX_PACK_DST="+dir, "GOGC=100")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	peak := c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
+	t.Logf("peak %d MiB", peak)
+	if limit := int64(40); peak > limit && !race {
+		t.Errorf("packing 100 MB in 1 MiB took %d MiB at its peak, at most %d", peak, limit)
+	}
+	if d := packtest.Open(t, dir); d.Manifest.Samples != 33_000 {
+		t.Errorf("%d samples", d.Manifest.Samples)
+	}
 }
 
 // contentsOf is all files below a directory.
@@ -104,8 +145,12 @@ func TestKilledPackingResumes(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			finished := make(map[string]time.Time)
 			kills, useful := 0, 0
-			for limit := 30; child(t, mode, got, root, time.Duration(1+r.IntN(limit))*time.Millisecond); kills++ {
-				limit += 30 // in the end it gets through, on slow machines too
+			step := 8
+			if race {
+				step = 40
+			}
+			for limit := 10; child(t, mode, got, root, time.Duration(1+r.IntN(limit))*time.Millisecond); kills++ {
+				limit += step // in the end it gets through, on slow machines too
 				if _, err := chunk.Open(packtest.Files(got)); err == nil {
 					continue // killed after it was published
 				} else if !errors.Is(err, fault.Of(fault.NotDataset)) {

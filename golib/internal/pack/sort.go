@@ -6,15 +6,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"slices"
 
 	"github.com/redox-loader/redox/golib/internal/chunk"
 	"github.com/redox-loader/redox/golib/internal/fault"
 )
-
-// maxLevel is where the bits of the sort key end: (maxLevel+1)·bucketBits ≤ 64.
-const maxLevel = 8
 
 // each hands out the samples from number `from` on in their final order, after flush. Whole buckets before that are
 // not read.
@@ -29,7 +27,7 @@ func (s *spill) each(from uint64, yield func(spillSample) error) error {
 		switch {
 		case !s.shuffle:
 			err = s.stream(i, from, yield)
-		case b.Bytes+int64(b.Samples)*sortCost > s.memory && b.Samples > 1 && s.level < maxLevel:
+		case b.cost() > s.memory && b.Samples > 1 && s.from+s.bits+bucketBits < 64:
 			err = s.split(i, from, yield)
 		default:
 			err = s.sorted(i, from, yield)
@@ -50,6 +48,9 @@ type place struct {
 
 // sortCost is the memory that sorting takes for each sample beside its bytes.
 const sortCost = 16
+
+// cost is the memory that sorting a bucket takes.
+func (b *bucket) cost() int64 { return b.Bytes + int64(b.Samples)*sortCost }
 
 // sorted loads a bucket and hands it out by sort key.
 func (s *spill) sorted(i int, from uint64, yield func(spillSample) error) error {
@@ -100,8 +101,10 @@ func (s *spill) load(i int) ([]byte, error) {
 // split deals a bucket that is too large for the memory to buckets of its own. It stays until the caller drops it, so
 // that an interruption finds it whole.
 func (s *spill) split(i int, from uint64, yield func(spillSample) error) error {
-	sub := &spill{dir: s.path(i) + ".d", seed: s.seed, shuffle: true, level: s.level + 1, memory: s.memory}
-	sub.buckets = make([]spillFile, 1<<bucketBits)
+	sub := &spill{dir: s.path(i) + ".d", seed: s.seed, shuffle: true, from: s.from + s.bits, memory: s.memory}
+	// As few buckets as fit the memory with some to spare for chance: files cost time.
+	sub.bits = min(bits.Len64(uint64(2*s.buckets[i].cost()/s.memory)), bucketBits)
+	sub.buckets = make([]spillFile, 1<<sub.bits)
 	if err := os.RemoveAll(sub.dir); err != nil {
 		return failed(err, "remove", sub.dir)
 	}

@@ -27,7 +27,8 @@ type spill struct {
 	dir     string
 	seed    uint64
 	shuffle bool
-	level   int   // how often split: bits level*bucketBits… of the key choose the bucket
+	from    int   // leading bits of the key that all samples here share
+	bits    int   // the bits behind those choose the bucket
 	memory  int64 // bytes that a bucket may take when sorted
 	buckets []spillFile
 	total   spilled // Buckets are filled in by checkpoint
@@ -49,7 +50,7 @@ type spillSample struct {
 }
 
 func newSpill(dir string, seed uint64, shuffle bool, memory int64) *spill {
-	s := &spill{dir: dir, seed: perm.Seed("pack", seed), shuffle: shuffle, memory: memory / 2}
+	s := &spill{dir: dir, seed: perm.Seed("pack", seed), shuffle: shuffle, bits: bucketBits, memory: memory / 2}
 	s.buckets = make([]spillFile, 1)
 	if shuffle {
 		s.buckets = make([]spillFile, 1<<bucketBits)
@@ -91,7 +92,7 @@ func (s *spill) restore(total spilled) error {
 func (s *spill) add(source uint64, key string, raw []byte) error {
 	i := 0
 	if s.shuffle {
-		i = int(s.sortKey(source) << (s.level * bucketBits) >> (64 - bucketBits))
+		i = int(s.sortKey(source) << s.from >> (64 - s.bits))
 	}
 	b := &s.buckets[i]
 	le := binary.LittleEndian
