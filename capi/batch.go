@@ -23,7 +23,7 @@ func fieldsOf(b *C.redox_batch) ([]C.redox_field, error) {
 	case b.struct_size != C.uint32_t(unsafe.Sizeof(*b)):
 		return nil, &mistake{C.REDOX_EVERSION, "batch.struct_size is not sizeof(redox_batch) of this library: " +
 			"set it, or compile for this version"}
-	case b.n_fields > maxFields:
+	case b.n_fields == 0 || b.n_fields > maxFields: // a data set has at least one
 		return nil, invalid("batch.n_fields is %d", b.n_fields)
 	}
 	return view(b.fields, uint64(b.n_fields), "batch.fields")

@@ -190,6 +190,8 @@ static void test_bad_arguments(redox_dataset ds) {
   b.batch.n_fields = 1;
   EXPECT(REDOX_EINVAL, redox_next_batch(loader, &b.batch, -1));
   EXPECT(REDOX_EINVAL, redox_acquire(loader, &b.batch, -1, &slot));
+  b.batch.n_fields = 0;
+  EXPECT(REDOX_EINVAL, redox_acquire(loader, &b.batch, -1, &slot));
   b.batch.n_fields = FIELDS;
   CHECK(slot == 0);
   CHECK(drain(loader, 0, NULL) == SAMPLES); /* none of this consumed anything */
