@@ -26,7 +26,7 @@ type Arena struct {
 
 // NewArena maps an arena that may hold quota bytes at once.
 func (b *Budget) NewArena(name string, quota int64) (*Arena, error) {
-	fd, err := unix.MemfdCreate("redox-"+name, unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("redox-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd for %s: %w", name, err)
 	}
@@ -46,6 +46,12 @@ func (b *Budget) NewArena(name string, quota int64) (*Arena, error) {
 			file.Close()
 			return nil, fmt.Errorf("map %d bytes for %s: %w", space, name, err)
 		}
+	}
+	// Another process that has the file must not be able to cut it off under those who read it.
+	if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		_ = unix.Munmap(mem)
+		file.Close()
+		return nil, fmt.Errorf("seal the size of %s: %w", name, err)
 	}
 	a := &Arena{budget: b, file: file, mem: mem, quota: quota}
 	b.mu.Lock()

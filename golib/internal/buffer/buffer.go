@@ -55,15 +55,13 @@ func (b *Budget) Peak() int64 {
 	return b.peak
 }
 
-// Charge counts n bytes that live outside the arenas (decode scratch). False: they do not fit.
-func (b *Budget) Charge(n int64) bool {
+// Charge counts n bytes that live outside the arenas (decode scratch), whether they fit or not: their owner will use
+// them, so until they fit nothing is allocated. Whoever charges has made sure before that they will (node.Engine).
+func (b *Budget) Charge(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.makeRoom(n) {
-		return false
-	}
+	b.makeRoom(n)
 	b.take(n)
-	return true
 }
 
 // Discharge gives back what Charge counted.

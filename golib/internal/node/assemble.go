@@ -264,13 +264,15 @@ func (a *assembler) spoil(j *job, o *op, err error) error {
 	return a.corrupt(a.named(o, err))
 }
 
-// named adds number and key to what is said about a corrupt sample.
+// named adds number and key to what is said about a corrupt sample. The key is in the chunk's table, if that is good.
 func (a *assembler) named(o *op, err error) error {
 	e := a.reader.index.Entries[o.chunk]
 	number := int64(e.First) + int64(o.sample)
 	key := ""
-	if _, k, err := a.reader.origin(uint32(o.chunk), o.sample, a.pat); err == nil {
-		key = fmt.Sprintf(" (key %q)", k)
+	if a.pass != nil {
+		if h := a.pass.held[o.chunk].Load(); h != nil && h.chunk.Ready() && h.chunk.Err() == nil {
+			key = fmt.Sprintf(" (key %q)", h.chunk.View().Key(int(o.sample)))
+		}
 	}
 	return fault.Wrap(fault.Corrupt, err, "sample %d%s of shard %d, chunk %d is corrupt", number, key, e.Shard, o.chunk).
 		At(int64(e.Shard), int64(o.chunk), number)

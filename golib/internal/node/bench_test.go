@@ -4,182 +4,166 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/redox-loader/redox/golib/internal/fault"
 	"github.com/redox-loader/redox/golib/internal/plan"
 	"github.com/redox-loader/redox/golib/internal/store"
 )
 
-// BenchmarkEpoch measures samples per second with the page cache hot, beside a bare loop in the same run that reads
-// whole chunks with pread and copies their samples out at random: the limit of this way, in Go, on one thread.
+// BenchmarkEpoch measures whole epochs with the page cache hot, each beside one of a bare loop on one thread, so that
+// a busy machine slows both: the limit of this way of loading, in Go.
 //
-//	tenth:    window and memory_limit a tenth of the data; compare with the loop of pread and gather
-//	resident: everything fits; compare with the gather alone
+//	tenth:    window and memory a tenth of the data; the loop reads whole chunks by pread and copies samples out
+//	resident: everything fits; the loop only copies samples out
+//
+// "ahead" delivers slots that are assembled ahead, "direct" fills the caller's memory.
 func BenchmarkEpoch(b *testing.B) {
 	for _, size := range []int{3072, 110 << 10} {
-		samples := (1 << 30) / size
-		perChunk := (8 << 20) / size
-		d := write(b, fixedShape(b, samples, perChunk, size))
-		for _, memory := range []string{"tenth", "resident"} {
-			b.Run(fmt.Sprintf("%d/%s", size, memory), func(b *testing.B) { d.benchEpoch(b, size, memory) })
+		d := write(b, fixedShape(b, (1<<30)/size, (8<<20)/size, size))
+		for _, c := range []struct {
+			name     string
+			prefetch int
+			resident bool
+		}{{"tenth/ahead", 3, false}, {"tenth/direct", 0, false}, {"resident/ahead", 3, true}, {"resident/direct", 0, true}} {
+			b.Run(fmt.Sprintf("%d/%s", size, c.name), func(b *testing.B) { d.benchEpoch(b, size, c.prefetch, c.resident) })
 		}
 	}
 }
 
-func (d *dataset) benchEpoch(b *testing.B, size int, memory string) {
-	chunks := len(d.index.Entries)
-	spec := plan.Spec{Seed: 1, Shuffle: true, Window: chunks / 10}
-	limit := int64(1<<30) / 10
-	if size > 10000 {
-		limit *= 2
+func (d *dataset) benchEpoch(b *testing.B, size, prefetch int, resident bool) {
+	const batch, open = 256, 8
+	cfg := RunConfig{Plan: d.plan(b, plan.Spec{Seed: 1, Shuffle: true, Window: open}), World: oneRank(batch), Prefetch: prefetch}
+	limit := int64(1<<30)/10 + 4*int64(batch*size) // batches of 28 MB would be a tenth by themselves
+	bare := newBareLoop(b, d, size, open)
+	if resident {
+		limit, bare = 3<<29, newBareLoop(b, d, size, len(d.index.Entries))
 	}
-	if memory == "resident" {
-		spec.Window, limit = 64, 3<<29
-	} else {
-		spec.Window = 8 // with slots and read-ahead that is a tenth
-	}
-	const batch = 256
-	prefetch, _ := strconv.Atoi(os.Getenv("PF"))
-	e := d.engine(b, d.source(store.Buffered), limit)
-	r := newRun(b, e, RunConfig{Plan: d.plan(b, spec), World: oneRank(batch), Prefetch: prefetch})
+	r := newRun(b, d.engine(b, d.source(store.Buffered), limit), cfg)
+	mem := d.memory(batch, r.rec)
 	epoch := uint64(0)
 	pass := func() (n int) {
 		if err := r.Start(epoch, 0); err != nil {
 			b.Fatal(err)
 		}
 		epoch++
-		mem := d.memory(batch, r.rec)
-		for prefetch == 0 {
-			err := r.Next(&mem, -1)
-			if err != nil {
-				if fault.KindOf(err) != fault.EndOfEpoch {
-					b.Fatal(err)
-				}
-				return n
-			}
-			n += mem.N
-		}
 		for {
-			var batch Batch
-			s, err := r.Acquire(&batch, -1)
-			if err != nil {
-				if fault.KindOf(err) != fault.EndOfEpoch {
-					b.Fatal(err)
-				}
+			var got Batch
+			var slot *Slot
+			var err error
+			if prefetch > 0 {
+				slot, err = r.Acquire(&got, -1)
+			} else {
+				err = r.Next(&mem, -1)
+				got.N = mem.N
+			}
+			if ended(err) {
 				return n
 			}
-			n += batch.N
-			s.Release()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if n += got.N; slot != nil {
+				slot.Release()
+			}
 		}
+	}
+	rate := func(f func() int) float64 {
+		begin := time.Now()
+		n := f()
+		return float64(n) / time.Since(begin).Seconds()
 	}
 	pass()
-	b.ResetTimer()
-	n, begin := 0, time.Now()
+	bare.epoch(resident)
+	var ours, limits, ratios []float64
 	for b.Loop() {
-		n += pass()
+		ours = append(ours, rate(pass))
+		limits = append(limits, rate(func() int { return bare.epoch(resident) }))
+		ratios = append(ratios, ours[len(ours)-1]/limits[len(limits)-1])
 	}
-	rate := float64(n) / time.Since(begin).Seconds()
-	b.StopTimer()
-	bare := d.bare(b, size, memory == "resident", batch)
-	b.ReportMetric(rate, "samples/s")
-	b.ReportMetric(bare, "bare/s")
-	b.ReportMetric(rate/bare, "ratio")
+	b.ReportMetric(median(ours), "samples/s")
+	b.ReportMetric(median(limits), "bare/s")
+	b.ReportMetric(median(ratios), "ratio")
+	b.ReportMetric(0, "ns/op")
 }
 
-// bare is the limit: one thread, 64 chunks of plain memory, random rows of random open chunks into a batch.
-func (d *dataset) bare(b *testing.B, size int, resident bool, batch int) float64 {
-	chunks := len(d.index.Entries)
-	const open = 8
-	fds := make([]int, len(d.manifest.Shards))
-	for i, s := range d.manifest.Shards {
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// bareLoop is the least that has to be done: chunks in plain memory, random samples of random open chunks copied into
+// one batch.
+type bareLoop struct {
+	b      *testing.B
+	d      *dataset
+	size   int
+	shards []int
+	mem    [][]byte
+	left   []int
+	next   int
+	dst    []byte
+	random uint64
+}
+
+func newBareLoop(b *testing.B, d *dataset, size, open int) *bareLoop {
+	l := &bareLoop{b: b, d: d, size: size, mem: make([][]byte, open), left: make([]int, open), dst: make([]byte, 256*size), random: 1}
+	for _, s := range d.manifest.Shards {
 		fd, err := unix.Open(filepath.Join(d.dir, s.Name), os.O_RDONLY, 0)
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer unix.Close(fd)
-		fds[i] = fd
+		b.Cleanup(func() { unix.Close(fd) })
+		l.shards = append(l.shards, fd)
 	}
-	slots := open
-	if resident {
-		slots = chunks
-	}
-	mem := make([][]byte, slots)
-	for i := range mem {
+	for i := range l.mem {
 		m, err := unix.Mmap(-1, 0, 9<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer unix.Munmap(m)
-		mem[i] = m
+		b.Cleanup(func() { unix.Munmap(m) })
+		l.mem[i] = m
 	}
-	left := make([]int, slots)
-	next := 0
-	load := func(i int) bool {
-		if next == chunks {
-			left[i] = 0
-			return false
-		}
-		e := d.index.Entries[next]
-		if _, err := unix.Pread(fds[e.Shard], mem[i][:e.Stored], int64(e.Offset)); err != nil {
-			b.Fatal(err)
-		}
-		left[i] = int(e.Samples)
-		next++
-		return true
+	return l
+}
+
+// load reads the next chunk into a place; with keep it is there from the epoch before.
+func (l *bareLoop) load(i int, keep bool) bool {
+	if l.next == len(l.d.index.Entries) {
+		return false
 	}
-	dst := make([]byte, batch*size)
-	rng := uint64(1)
-	run := func() int {
-		n, at := 0, 0
-		row := len(d.index.Entries) * 0
-		for n < int(d.index.Samples()) {
-			rng = rng*6364136223846793005 + 1442695040888963407
-			i := int(rng>>33) % slots
-			if left[i] == 0 {
-				if !load(i) {
-					i = -1
-					for k := range left {
-						if left[k] > 0 {
-							i = k
-							break
-						}
-					}
-					if i < 0 {
-						break
-					}
-				}
+	e := &l.d.index.Entries[l.next]
+	if !keep {
+		if _, err := unix.Pread(l.shards[e.Shard], l.mem[i][:e.Stored], int64(e.Offset)); err != nil {
+			l.b.Fatal(err)
+		}
+	}
+	l.left[i] = int(e.Samples)
+	l.next++
+	return true
+}
+
+func (l *bareLoop) epoch(resident bool) (n int) {
+	keep := resident && l.next > 0
+	l.next = 0
+	for i := range l.mem {
+		l.load(i, keep)
+	}
+	perChunk := uint64(l.d.index.Entries[0].Samples - 1)
+	for at := 0; ; at = (at + 1) % 256 {
+		l.random = l.random*6364136223846793005 + 1442695040888963407
+		i := int(l.random>>33) % len(l.mem)
+		if l.left[i] == 0 && !l.load(i, keep) {
+			if i = slices.IndexFunc(l.left, func(n int) bool { return n > 0 }); i < 0 {
+				return n
 			}
-			row = int(rng>>20) % int(d.index.Entries[0].Samples-1)
-			left[i]--
-			copy(dst[at*size:(at+1)*size], mem[i][512+row*(size+8):])
-			at = (at + 1) % batch
-			n++
 		}
-		return n
+		row := int((l.random >> 20) % perChunk)
+		l.left[i]--
+		copy(l.dst[at*l.size:(at+1)*l.size], l.mem[i][512+row*(l.size+8):])
+		n++
 	}
-	if resident {
-		for i := range mem {
-			load(i)
-		}
-		saved := append([]int(nil), left...)
-		n := run()
-		copy(left, saved)
-		begin := time.Now()
-		n = run()
-		return float64(n) / time.Since(begin).Seconds()
-	}
-	run()
-	best := 0.0
-	for range 3 {
-		next = 0
-		begin := time.Now()
-		n := run()
-		best = max(best, float64(n)/time.Since(begin).Seconds())
-	}
-	return best
 }

@@ -45,7 +45,7 @@ type Engine struct {
 type demand struct {
 	chunks  int64 // the window's largest chunks and the least read-ahead
 	slots   int64 // batches assembled ahead and lent
-	scratch int64 // for decoding, on the Go heap
+	scratch int64 // for decoding and for samples read by themselves, on the Go heap
 }
 
 func (d demand) total() int64 { return d.chunks + d.slots + d.scratch }
@@ -150,9 +150,7 @@ func (e *Engine) apply(sum demand) {
 		e.set.Shrink(quota)
 	}
 	if grow := sum.scratch - e.reserved.scratch; grow > 0 {
-		// Cannot fail for good: chunks beyond their quota are dropped as runs go on. Until then scratch is the
-		// smaller evil, a few samples' worth.
-		_ = e.budget.Charge(grow)
+		e.budget.Charge(grow)
 	} else if grow < 0 {
 		e.budget.Discharge(-grow)
 	}

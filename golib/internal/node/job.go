@@ -169,17 +169,15 @@ func (p *pass) ownsPick(k *plan.Pick) bool {
 	return p.stored.owned(k.Chunk)
 }
 
-// newJob returns an empty job, from the spare ones if possible. mu is held.
+// newJob returns an empty job with the memory of a delivered one. The job itself is new: somebody may still ask an old
+// one what it waits for. mu is held.
 func (r *Run) newJob() *job {
-	j := &job{}
+	j := &job{done: make(chan struct{})}
 	if n := len(r.spare); n > 0 {
-		j = r.spare[n-1]
+		old := r.spare[n-1]
 		r.spare = r.spare[:n-1]
-		*j = job{
-			ops: j.ops, index: j.index, fetched: j.fetched[:0], sizes: j.sizes, bad: j.bad,
-		}
+		j.ops, j.index, j.fetched, j.sizes, j.bad = old.ops, old.index, old.fetched[:0], old.sizes, old.bad
 	}
-	j.done = make(chan struct{})
 	return j
 }
 

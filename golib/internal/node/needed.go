@@ -38,7 +38,21 @@ func (r *Reader) demand(cfg *RunConfig, rec *record, window int) demand {
 	if !rec.whole && r.compressed() {
 		d.scratch = int64(cfg.workers()+1) * int64(r.maxRaw())
 	}
+	d.scratch += r.singleBytes(cfg)
 	return d
+}
+
+// singleBytes is the memory planned for samples of other nodes' chunks, read one by one: of few where samples stay at
+// home (plan.Local; on average 1 % or 2 %), of whole batches where they are exchanged at random.
+func (r *Reader) singleBytes(cfg *RunConfig) int64 {
+	if len(cfg.World.Nodes) == 1 || cfg.Stored {
+		return 0
+	}
+	samples := int64(cfg.World.BatchSize)
+	if x := cfg.World.Exchange; x.Mode != plan.Uniform && x.Fraction == 0 {
+		samples = min(samples, samples/16+8)
+	}
+	return int64(cfg.workers()+1) * samples * r.meanRaw(cfg)
 }
 
 // reserveRun reserves memory for a run. Assembling fewer batches ahead than wanted costs some speed and no promise, so
@@ -160,13 +174,18 @@ func (r *Reader) slotBytes(cfg *RunConfig, rec *record) int64 {
 	if variable == 0 {
 		return buffer.Pages(fixed)
 	}
+	mean := r.meanRaw(cfg)
+	data := min(b*mean+b*mean/10+int64(r.maxRaw()), b*int64(r.maxRaw()))
+	return buffer.Pages(fixed + data + int64(variable)*columnAlign)
+}
+
+// meanRaw is the mean size of the samples of a window, if that were the chunks with the largest samples.
+func (r *Reader) meanRaw(cfg *RunConfig) int64 {
 	window := min(cfg.window(), cfg.Plan.Chunks())
-	mean := r.top(cfg.Plan, window, func(c uint32) int64 {
+	return r.top(cfg.Plan, window, func(c uint32) int64 {
 		e := &r.index.Entries[c]
 		return int64(e.Raw / uint64(max(1, e.Samples)))
 	}) / int64(max(1, window))
-	data := min(b*mean+b*mean/10+int64(r.maxRaw()), b*int64(r.maxRaw()))
-	return buffer.Pages(fixed + data + int64(variable)*columnAlign)
 }
 
 func alignColumn(n int64) int64 { return (n + columnAlign - 1) &^ (columnAlign - 1) }

@@ -74,7 +74,7 @@ func words(b []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }
 
-// Offset is where the slot begins in the memory that can be shared with other processes.
+// Offset is where the slot begins in the slots' memory file.
 func (s *Slot) Offset() int64 { return s.region.Offset() }
 
 // Release gives the slot back. Releasing twice panics, as the memory may be another batch's by then.

@@ -36,8 +36,11 @@ func (p *pass) nextFresh() *job {
 		return nil
 	}
 	for _, j := range p.queue {
-		if j.state == fresh {
+		switch j.state {
+		case fresh:
 			return j
+		case homeless:
+			return nil // what comes after it would only take more of the room that it lacks
 		}
 	}
 	if p.makeJob() {
@@ -79,6 +82,10 @@ func (p *pass) layOut(j *job) error {
 			return nil
 		}
 		r.mu.Lock()
+		if p.earlierFresh(j) {
+			r.mu.Unlock()
+			return errYield
+		}
 		if p.ctx.Err() == nil && p.queue[0] == j {
 			r.mu.Unlock()
 			if j.slot = r.newSlot(j); j.slot != nil {
@@ -97,6 +104,23 @@ func (p *pass) layOut(j *job) error {
 	}
 }
 
+// earlierFresh says whether a job before j has nobody who works on it: room came back for one that was homeless. mu is
+// held.
+func (p *pass) earlierFresh(j *job) bool {
+	for _, x := range p.queue {
+		if x == j {
+			return false
+		}
+		if x.state == fresh {
+			return true
+		}
+	}
+	return false
+}
+
+// errYield says that a job before this one has to be done first.
+var errYield = errors.New("an earlier batch goes first")
+
 // errHomeless says that a batch fits no slot.
 var errHomeless = errors.New("no slot has room")
 
@@ -110,8 +134,11 @@ func (p *pass) settle(j *job, err error) {
 		}
 		r.slots++
 	}
-	switch {
-	case err == errHomeless:
+	switch err {
+	case errYield:
+		j.state = fresh
+		return
+	case errHomeless:
 		j.state = homeless
 	default:
 		j.state, j.err = finished, err
