@@ -189,6 +189,9 @@ func (a *Arena) Live() int64 {
 // Fd is the arena's memfd, for handing it to another process. It belongs to the arena.
 func (a *Arena) Fd() uintptr { return a.file.Fd() }
 
+// Size is the length of that file, nearly all of it holes.
+func (a *Arena) Size() int64 { return int64(len(a.mem)) }
+
 // Trim gives back the pages of all free regions.
 func (a *Arena) Trim() {
 	a.budget.mu.Lock()
