@@ -40,6 +40,8 @@ def demo(*, epochs: int = 2, batch_size: int = 64, quiet: bool = False) -> dict[
             print(words, flush=True)
 
     _require()
+    import torch
+
     with tempfile.TemporaryDirectory(prefix="redox-demo-") as folder:
         train_tree, test_tree = os.path.join(folder, "train"), os.path.join(folder, "test")
         say("writing 5,000 digits as PNG files …")
@@ -56,6 +58,9 @@ def demo(*, epochs: int = 2, batch_size: int = 64, quiet: bool = False) -> dict[
             "chunks": info.chunks,
         }
         test = _FileFolder(test_tree, _to_tensor)
+        _train(
+            _network(), torch.utils.data.DataLoader(test, batch_size=batch_size), 0.01
+        )  # PyTorch's own first steps are slow: for neither side
         for name, make in (
             ("files", lambda: _FileFolder(train_tree, _to_tensor)),
             ("redox", lambda: _packed(info, batch_size)),

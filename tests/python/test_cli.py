@@ -82,8 +82,10 @@ def test_pack_lists_what_it_skips(tmp_path: Path) -> None:
 
 def test_info(data: Path) -> None:
     told = json.loads(good("info", data, "--json"))
-    names = "path format_version fingerprint samples chunks shards bytes stored_bytes codec fields classes window memory mixing"
-    assert set(names.split()) <= set(told)
+    assert {"path", "format_version", "fingerprint", "samples", "chunks", "shards", "bytes", "stored_bytes"} <= set(
+        told
+    )
+    assert {"codec", "fields", "classes", "window", "memory", "mixing"} <= set(told)
     assert told["samples"] == 40
     assert told["memory"]["needed"] > 0
     assert told["mixing"]["vif"] < 1.5
@@ -103,7 +105,7 @@ def test_cat(data: Path) -> None:
     with redox.open(data) as d:
         number = d.find("dog/7.png")
     told = json.loads(good("cat", data, str(number), "--json"))
-    assert (told["number"], told["key"], told["source"]) == (number, "dog/7.png", 20 + 7 + 9)  # in the order of names
+    assert (told["number"], told["key"], told["source"]) == (number, "dog/7.png", 20 + 17)  # in the order of names
     assert base64.b64decode(told["sample"]["image"]["base64"]) == png(107)
     assert told["sample"]["label"] == 1
     assert json.loads(good("cat", data, "--key", "dog/7.png", "--json")) == told
@@ -118,9 +120,8 @@ def test_cat(data: Path) -> None:
 
 
 def test_cat_of_every_kind(tmp_path: Path) -> None:
-    sample = {
-        "a": b"\0", "s": "ü", "i": 1 << 60, "f": 0.5, "b": True, "j": {"x": [None]}, "x": np.arange(4.0).reshape(2, 2), "n": None
-    }  # fmt: skip
+    sample = {"a": b"\0", "s": "ü", "i": 1 << 60, "f": 0.5, "b": True, "j": {"x": [None]}, "n": None}
+    sample["x"] = np.arange(4.0).reshape(2, 2)
     fields = {"a": "bytes", "s": "str", "i": "int", "f": "float", "b": "bool", "j": "json", "x": "float64", "n": "int?"}
     redox.pack([sample], tmp_path / "x", fields=fields)
     told = json.loads(good("cat", tmp_path / "x", "0", "--json"))["sample"]
@@ -177,7 +178,7 @@ def test_verify(data: Path, tmp_path: Path) -> None:
     done = run("verify", hurt, "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["ok"]) == (1, False)
-    assert told["problems"]
+    assert told["damage"]
     assert run("verify", hurt).returncode == 1
 
 
@@ -202,11 +203,21 @@ def test_what_is_no_data_set(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["nothing"], ["info"], ["pack", "x"], ["pack", "a", "b", "--codec", "zip"], ["pack", "a", "b", "--seed", "x"],
-              ["pack", "a", "b", "--chunk-size", "big"], ["cat", "x", "one"], ["simulate", "x", "--batch-size", "0"]]
-)  # fmt: skip
-def test_usage(words: list[str]) -> None:
-    done = run(*words)
+    "line",
+    [
+        "",
+        "nothing",
+        "info",
+        "pack x",
+        "pack a b --codec zip",
+        "pack a b --seed x",
+        "pack a b --chunk-size big",
+        "cat x one",
+        "simulate x --batch-size 0",
+    ],
+)
+def test_usage(line: str) -> None:
+    done = run(*line.split())
     assert done.returncode == 2
     assert "usage: redox" in done.stderr
     assert done.stdout == ""

@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace, dataset: int) -> dict[str, Any]:
-    options: dict[str, Any] = {"batch_size": args.batch_size, "world_size": args.world_size, "nodes": args.nodes}
+    options: dict[str, Any] = {"batch_size": args.batch_size, "rank": 0}  # all ranks are told, so any will do
+    options |= {"world_size": args.world_size, "nodes": args.nodes}
     if args.state is not None:
         options.update(_of_state(args.state, dataset))
     for name in ("epoch", "seed", "window", "partitions", "shuffle"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 from .. import _native
 from ..progress import Progress
@@ -43,24 +44,22 @@ def run(args: argparse.Namespace) -> int:
     finally:
         _native.job_close(job)
         report.close()
-    problems = state.get("problems") or []
+    repaired = set(state["repaired"])
+    left = [damage for damage in state["damage"] if damage["path"] not in repaired]
+    count = len(left) + int(state["more"])
     if args.json:
-        print_json({"path": args.path, "ok": not problems, **state})
+        print_json({"path": args.path, "ok": not count, **state})
     else:
-        _print(args.path, state, problems)
-    return 1 if problems else 0
+        _print(args.path, state, left, count)
+    return 1 if count else 0
 
 
-def _print(path: str, state: dict[str, object], problems: list[dict[str, object]]) -> None:
-    for problem in problems[:_LISTED]:
-        print(_words(problem))
-    if len(problems) > _LISTED:
-        print(f"… and {len(problems) - _LISTED:,} more (--json lists them)")
-    if state.get("repaired"):
-        print(f"repaired: {state['repaired']}")
-    verdict = f"{len(problems):,} problems" if problems else "good"
-    print(f"{path}: {verdict} ({state.get('chunks', 0):,} chunks, {state.get('samples', 0):,} samples read)")
-
-
-def _words(problem: dict[str, object] | str) -> str:
-    return str(problem.get("message", problem)) if isinstance(problem, dict) else str(problem)
+def _print(path: str, state: dict[str, Any], left: list[dict[str, Any]], count: int) -> None:
+    for damage in left[:_LISTED]:
+        print(f"{damage['path']}: {damage['what']}")
+    if count > _LISTED:
+        print(f"… and {count - _LISTED:,} more" + (" (--json lists them)" if len(left) > _LISTED else ""))
+    for name in state["repaired"]:
+        print(f"{name}: written anew")
+    verdict = f"{count:,} thing{'s are' if count > 1 else ' is'} bad" if count else "good"
+    print(f"{path}: {verdict} ({state['samples']:,} samples in {state['chunks']:,} chunks)")
