@@ -64,6 +64,9 @@ func (r *run) restore() error {
 		r.resumed, r.last = *d, d.Last
 	}
 	r.asm.fresh = done{Next: r.resumed.Next, Samples: r.resumed.Samples}
+	if err := r.t.removeUnfinished(r.shards.shards); err != nil {
+		return err
+	}
 	if before.decided != nil {
 		r.decided = *before.decided
 		return r.settled()

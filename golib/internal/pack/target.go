@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -206,6 +207,21 @@ func (t *target) wipe() error {
 		}
 	}
 	_ = os.Remove(filepath.Join(t.dir, chunk.ShardDir)) // stays if somebody else's files are in it
+	return nil
+}
+
+// removeUnfinished removes shards that the journal doesn't know: cut off, or of a run that noted nothing.
+func (t *target) removeUnfinished(finished []chunk.Shard) error {
+	paths, _ := filepath.Glob(filepath.Join(t.dir, chunk.ShardDir, "*.rdx"))
+	for _, path := range paths {
+		name := chunk.ShardDir + "/" + filepath.Base(path)
+		if slices.ContainsFunc(finished, func(s chunk.Shard) bool { return s.Name == name }) {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return failed(err, "remove", path)
+		}
+	}
 	return nil
 }
 
