@@ -40,13 +40,13 @@ func (a *assembler) measure(j *job) error {
 		j.sizes, j.bad = resize(j.sizes, j.n*fields), resize(j.bad, j.n)
 		clear(j.bad)
 	}
-	for ; j.step1 < len(j.ops); j.step1++ {
-		o := &j.ops[j.step1]
+	for ; j.sized < len(j.ops); j.sized++ {
+		o := &j.ops[j.sized]
 		if o.dest < 0 {
 			continue
 		}
 		out := j.sizes[int(o.dest)*fields : (int(o.dest)+1)*fields]
-		if err := a.sizeOf(j, j.step1, out); err != nil {
+		if err := a.sizeOf(j, j.sized, out); err != nil {
 			if err = a.spoil(j, o, err); err != nil {
 				return err
 			}
@@ -177,7 +177,7 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 		if arrived == nil {
 			continue
 		}
-		if b := p.run.user.Blocked(); tight && b != nil && b.Due < p.base+j.end {
+		if b := p.run.user.Blocked(); tight && b != nil && b.Due < j.end {
 			return nil, errTight
 		}
 		if err := a.wait(j, arrived, func() string { return fmt.Sprintf("chunk %d to be read", o.chunk) }); err != nil {

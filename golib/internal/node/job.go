@@ -23,7 +23,7 @@ type job struct {
 	bad      []bool // by place: corrupt, to be replaced
 	bads     int
 	consumed int // ops counted off their chunks
-	step1    int // ops measured
+	sized    int // ops whose sizes are known
 
 	state state
 	slot  *Slot
@@ -90,13 +90,13 @@ func (p *pass) makeJob() bool {
 		}
 		// Under PadNone the last global batch may have nothing for this rank: its chunks still count as used.
 		p.queue = p.queue[:len(p.queue)-1]
-		p.pass0(j)
+		p.skipEmpty(j)
 	}
 	return false
 }
 
-// pass0 counts off a job that delivers nothing.
-func (p *pass) pass0(j *job) {
+// skipEmpty counts off a job that delivers nothing.
+func (p *pass) skipEmpty(j *job) {
 	for i := range j.ops {
 		if o := &j.ops[i]; o.own {
 			if h := p.held[o.chunk].Load(); h != nil {
@@ -118,7 +118,7 @@ func (p *pass) setNeed() {
 	}
 	if need != p.need {
 		p.need = need
-		p.run.user.Advance(p.base + need)
+		p.run.user.Advance(need)
 		p.work.Broadcast()
 	}
 }

@@ -20,14 +20,13 @@ type pass struct {
 	epoch   uint64
 	plan    *plan.Epoch
 	from    int64
-	base    int64 // position 0 of this epoch on the run's timeline
 	batches int64 // of this rank, from `from` on
 	owns    ownership
 	stored  storedWalk // of the deal, in stored order
 	ctx     context.Context
 	cancel  context.CancelFunc
 	routine sync.WaitGroup
-	after   atomic.Pointer[following] // the next epoch, once it is dealt
+	after   atomic.Pointer[plan.Epoch] // the next epoch, once it is dealt
 
 	// held has, by chunk, what the pass holds: taken and not used up.
 	held []atomic.Pointer[hold]
@@ -51,12 +50,6 @@ type pass struct {
 type hold struct {
 	chunk *resident.Chunk
 	left  atomic.Int32 // samples not yet consumed
-}
-
-// following is the epoch after this one, for the next uses of chunks.
-type following struct {
-	plan *plan.Epoch
-	owns ownership
 }
 
 // ownership says which chunks this process reads whole: those whose home is its node. In stored order, where a chunk
@@ -87,8 +80,7 @@ func newOwnership(r *Run, epoch uint64, from int64) ownership {
 
 func newPass(r *Run, epoch uint64, e *plan.Epoch, deal *plan.Deal, from int64) *pass {
 	p := &pass{
-		run: r, epoch: epoch, plan: e, from: from, base: int64(epoch) * r.cfg.Plan.Size(),
-		batches: deal.RankBatches(r.cfg.Rank), owns: newOwnership(r, epoch, from), deal: deal, first: true,
+		run: r, epoch: epoch, plan: e, from: from, batches: deal.RankBatches(r.cfg.Rank), owns: newOwnership(r, epoch, from), deal: deal, first: true,
 		openings: &openings{},
 		held:     make([]atomic.Pointer[hold], len(r.eng.index.Entries)), need: from, arrived: make(chan struct{}),
 		step: uint64(from / (int64(r.cfg.World.Ranks()) * int64(r.cfg.World.BatchSize))),
@@ -103,10 +95,11 @@ func newPass(r *Run, epoch uint64, e *plan.Epoch, deal *plan.Deal, from int64) *
 
 // start begins to read and to assemble. ahead is what was read before the epoch was asked for, or nil.
 func (p *pass) start(ahead *early) {
+	p.run.user.Advance(p.from)
+	p.run.user.Rekey()
 	p.run.mu.Lock()
 	p.head() // makes the first job: its chunks are what the reader must bring first
 	p.run.mu.Unlock()
-	p.run.user.Advance(p.base + p.from)
 	p.routine.Go(func() { p.readAhead(ahead) })
 	p.routine.Go(p.lookBeyond)
 	for range p.run.cfg.workers() {
@@ -136,7 +129,6 @@ func (p *pass) end() {
 	}
 	p.queue = nil
 	r.mu.Unlock()
-	r.user.Rekey()
 }
 
 // lookBeyond deals the next epoch, so that chunks which are used up get their next use.
@@ -144,32 +136,29 @@ func (p *pass) lookBeyond() {
 	if p.run.cfg.Once {
 		return
 	}
-	p.after.Store(&following{p.run.epoch(p.epoch + 1), newOwnership(p.run, p.epoch+1, 0)})
+	p.after.Store(p.run.epoch(p.epoch + 1))
 	p.run.user.Rekey()
 }
 
-// nextUse is when a chunk that is not held is needed, on the run's timeline. An estimate by its place in the queue of
-// its partition.
+// nextUse is when a chunk that is not held is needed: a position of this epoch, or one of the next, which counts on
+// from this one's end. That is the run's timeline for the resident set; it begins anew with each pass (Rekey). An
+// estimate, by the chunk's place in the queue of its partition.
 func (p *pass) nextUse(c plan.ChunkID) int64 {
 	size := p.run.cfg.Plan.Size()
-	if now := p.run.user.Now() - p.base; now < size {
+	if now := p.run.user.Now(); now < size {
 		if at := p.plan.NextUse(c); at >= now {
-			return p.base + at
+			return at
 		}
 	}
-	if f := p.after.Load(); f != nil {
-		if at := f.plan.NextUse(c); at >= 0 {
-			return p.base + size + at
-		}
-	}
-	return resident.Never
+	return p.useAgain(c)
 }
 
-// useAgain is when a chunk that was just used up is needed again: in the next epoch, if at all.
+// useAgain is when a chunk that was just used up is needed again: in the next epoch, if at all. (Of several nodes
+// another one may read it then, unless the plan is sticky; it goes when the room is needed.)
 func (p *pass) useAgain(c plan.ChunkID) int64 {
-	if f := p.after.Load(); f != nil {
-		if at := f.plan.NextUse(c); at >= 0 {
-			return p.base + p.run.cfg.Plan.Size() + at
+	if next := p.after.Load(); next != nil {
+		if at := next.NextUse(c); at >= 0 {
+			return p.run.cfg.Plan.Size() + at
 		}
 	}
 	return resident.Never

@@ -90,7 +90,7 @@ func (p *pass) readAhead(ahead *early) {
 }
 
 func (p *pass) take(open plan.Open) error {
-	c, _, err := p.run.user.Take(p.ctx, uint32(open.Chunk), p.base+open.Position)
+	c, _, err := p.run.user.Take(p.ctx, uint32(open.Chunk), open.Position)
 	if err == nil {
 		p.hold(open, c)
 	}
@@ -100,7 +100,7 @@ func (p *pass) take(open plan.Open) error {
 // takeEarly takes a chunk for the next epoch, into the room that the end of this one leaves.
 func (p *pass) takeEarly(e *early, open plan.Open) error {
 	r := p.run
-	c, read, err := r.user.Take(p.ctx, uint32(open.Chunk), p.base+r.cfg.Plan.Size()+open.Position)
+	c, read, err := r.user.Take(p.ctx, uint32(open.Chunk), r.cfg.Plan.Size()+open.Position)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
@@ -204,7 +204,7 @@ func (r *Run) shed() {
 		p.ahead = p.ahead[:n-1]
 		h := p.held[open.Chunk].Swap(nil)
 		p.openings.again = append(p.openings.again, open)
-		r.user.Drop(h.chunk, p.base+open.Position)
+		r.user.Drop(h.chunk, open.Position)
 	}
 }
 
