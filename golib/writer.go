@@ -108,7 +108,7 @@ func NewWriter(dst string, optionsJSON []byte) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{w: w}, nil
+	return &Writer{w: w, next: w.Resumed()}, nil
 }
 
 // Write takes the next sample.
