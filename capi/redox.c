@@ -175,6 +175,13 @@ redox_status redox_job_close(redox_job job) {
   return goRedoxJobClose(job);
 }
 
+/* ---- engine processes ------------------------------------------------------------------------------------- */
+
+redox_status redox_engine_serve(int socket, const char *options_json) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxEngineServe(socket, (char *)options_json);
+}
+
 /* ---- about ------------------------------------------------------------------------------------------------ */
 
 const char *redox_version(void) { return REDOX_VERSION; }

@@ -20,7 +20,8 @@ const module = "github.com/redox-loader/redox/"
 // pure parts pure: what decides the order of samples cannot reach a file, a clock or a socket.
 var mayImport = map[string][]string{
 	"capi":                    {"golib"},
-	"golib":                   {"node", "pack", "plan", "chunk", "store", "buffer", "resident", "fault"},
+	"golib":                   {"attach", "node", "pack", "plan", "chunk", "store", "buffer", "resident", "fault"},
+	"golib/internal/attach":   {"node", "fault"},
 	"golib/internal/node":     {"plan", "resident", "buffer", "chunk", "store", "fault"},
 	"golib/internal/resident": {"store", "chunk", "buffer", "fault"},
 	"golib/internal/pack":     {"chunk", "perm", "fault"},

@@ -152,6 +152,13 @@ redox_status redox_job_wait(redox_job job, int64_t timeout_ms, char *json, size_
 redox_status redox_job_cancel(redox_job job);
 redox_status redox_job_close(redox_job job); /* cancels and waits if it still runs */
 
+/* ---- engine processes --------------------------------------------------------------------------------- */
+
+/* The whole life of an engine process, which serves batches to other processes of its node (docs/attached.md): takes over
+ * a listening SOCK_SEQPACKET unix socket and returns when the last training process that it serves is gone. Options:
+ * "log_file", a file descriptor opened for appending that is given to clients. */
+redox_status redox_engine_serve(int socket, const char *options_json);
+
 /* ---- about -------------------------------------------------------------------------------------------- */
 
 const char *redox_version(void);

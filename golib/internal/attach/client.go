@@ -1,0 +1,201 @@
+package attach
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/redox-loader/redox/golib/internal/fault"
+)
+
+// client is one connection: a worker's or a rank's for one pass, or a process's own for claims and questions.
+type client struct {
+	server  *Server
+	conn    *net.UnixConn
+	trainer *trainer // of HELLO; nil before
+	rank    int
+	pass    *pass
+	worker  int
+	ended   bool // it was told the end of its epoch; guarded by server.mu
+	gone    chan struct{}
+	left    bool // guarded by server.mu
+	sending sync.Mutex
+}
+
+// greeting is the body of HELLO.
+type greeting struct {
+	Trainer int             `json:"trainer"` // pid
+	Rank    int             `json:"rank"`
+	Timeout float64         `json:"timeout"` // seconds
+	Options json.RawMessage `json:"options"`
+}
+
+// answer is what a request gets. file, if not 0, goes with it.
+type answer struct {
+	kind kind
+	body []byte
+	file uintptr
+}
+
+// serve reads a connection's messages until it ends.
+func (s *Server) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	if !ours(conn) {
+		return
+	}
+	c := &client{server: s, conn: conn, gone: make(chan struct{})}
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.clients[c] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forget(c)
+	}()
+	buf, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
+	for {
+		n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob)
+		if err != nil || flags&unix.MSG_TRUNC != 0 {
+			return
+		}
+		m, err := parse(buf[:n])
+		switch {
+		case err != nil:
+			c.send(m.number, answer{kind: failed, body: encodeError(err)})
+			return
+		case m.kind == release || m.kind == claim:
+			c.handle(m, nil) // quick, and release must not wait for a NEXT that waits for it
+		case m.kind == bye:
+			s.mu.Lock()
+			if c.trainer != nil {
+				c.trainer.bye = true
+			}
+			s.mu.Unlock()
+		default:
+			m.body = append([]byte(nil), m.body...)
+			go c.handle(m, received(oob[:oobn]))
+		}
+	}
+}
+
+// ours says whether the process at the other end is of this user.
+func ours(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var cred *unix.Ucred
+	if raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) != nil {
+		return false
+	}
+	return err == nil && cred.Uid == uint32(os.Getuid())
+}
+
+// received is the file that came with a message, or nil.
+func received(oob []byte) *os.File {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range messages {
+		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && len(fds) > 0 {
+			return os.NewFile(uintptr(fds[0]), "subset")
+		}
+	}
+	return nil
+}
+
+// forget ends a client's holds and its part in a pass. mu is held.
+func (s *Server) forget(c *client) {
+	if c.left {
+		return
+	}
+	c.left = true
+	close(c.gone)
+	delete(s.clients, c)
+	trainers := c.pass == nil || c.pass.workers == 1 && c.pass.key.base == noBase
+	for _, l := range s.loans.all {
+		if l == nil {
+			continue
+		}
+		for l.drop(c) {
+			l.orphan = l.orphan || !trainers
+		}
+	}
+	if c.pass != nil {
+		c.pass.leave(c)
+	}
+	defer s.farewell(c.trainer)
+	for _, l := range s.loans.all {
+		if l != nil && (c.pass == nil || l.pass == c.pass) && !l.waits() {
+			s.settle(l)
+		}
+	}
+}
+
+// noBase is the seed in the key of a pass that the trainer makes itself.
+const noBase = ^uint64(0)
+
+// waits says whether the batch is assembled for a worker that has not asked for it yet. mu is held.
+func (l *loan) waits() bool {
+	for _, other := range l.pass.ready {
+		if other == l {
+			return true
+		}
+	}
+	return false
+}
+
+// handle answers one message.
+func (c *client) handle(m message, file *os.File) {
+	if file != nil {
+		defer file.Close()
+	}
+	var a answer
+	err := func() (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				c.server.Log("error", fmt.Sprintf("internal error: %v\n%s", v, debug.Stack()))
+				err = fault.New(fault.Internal, "internal error of the engine: %v", v)
+			}
+		}()
+		a, err = c.dispatch(m, file)
+		return err
+	}()
+	if m.kind == release {
+		return
+	}
+	if err != nil {
+		if fault.KindOf(err) == fault.EndOfEpoch {
+			a = answer{kind: ended}
+		} else {
+			a = answer{kind: failed, body: encodeError(err)}
+		}
+	}
+	c.send(m.number, a)
+}
+
+func (c *client) send(number uint32, a answer) {
+	var oob []byte
+	if a.file != 0 {
+		oob = unix.UnixRights(int(a.file))
+	}
+	b := message{kind: a.kind, number: number, body: a.body}.append(make([]byte, 0, headSize+len(a.body)))
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	// A client that does not read its answers hurts itself: its wait for them ends the connection.
+	_ = c.conn.SetWriteDeadline(time.Now().Add(time.Minute))
+	if _, _, err := c.conn.WriteMsgUnix(b, oob, nil); err != nil {
+		c.conn.Close()
+	}
+}

@@ -1,0 +1,138 @@
+package attach
+
+import (
+	"slices"
+
+	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/node"
+)
+
+// loan is a batch in a slot from its assembly until nobody needs it. A process that has views of it *holds* it. One that
+// pickled it for another also gave away *tickets*, one for each tensor in the pickle: the receiver takes them in when it
+// unpickles, perhaps much later, perhaps after the sender has dropped its views. The slot is free when nobody holds it
+// and no ticket is out. All fields are guarded by server.mu.
+type loan struct {
+	id, generation uint32
+	slot           *node.Slot
+	batch          node.Batch
+	arena          uint64
+	loader         *served
+	pass           *pass
+	holders        []*client
+	tickets        int  // given away and not yet taken in; below 0 while the giver has not told
+	orphan         bool // a holder died: it may have given tickets away, so the slot stays until its pass is over
+}
+
+// served is a loader with what is lent of it.
+type served struct {
+	Loader
+	rank   int
+	ahead  int
+	arena  uint64
+	lent   int   // loans
+	freed  int64 // loans that ended, ever
+	full   bool  // Acquire found no free slot, and none came free since
+	pass   *pass // that it works for, or nil
+	closed bool
+}
+
+// loans finds loans by their number; a number is used again, with another generation.
+type loans struct {
+	all  []*loan
+	free []uint32
+	used []uint32 // generations
+}
+
+func (t *loans) add(l *loan) {
+	if n := len(t.free); n > 0 {
+		l.id, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		l.id = uint32(len(t.all))
+		t.all, t.used = append(t.all, nil), append(t.used, 0)
+	}
+	t.used[l.id]++
+	l.generation = t.used[l.id]
+	t.all[l.id] = l
+	l.loader.lent++
+}
+
+func (t *loans) find(id, generation uint32) *loan {
+	if int(id) >= len(t.all) || t.all[id] == nil || t.used[id] != generation {
+		return nil
+	}
+	return t.all[id]
+}
+
+// settle frees a loan that nobody needs. mu is held.
+func (s *Server) settle(l *loan) {
+	if len(l.holders) > 0 || l.orphan && !l.pass.over || l.tickets != 0 && !l.pass.over {
+		return
+	}
+	s.loans.all[l.id] = nil
+	s.loans.free = append(s.loans.free, l.id)
+	l.slot.Release()
+	l.loader.lent--
+	l.loader.freed++
+	l.loader.full = false
+	if p := l.loader.pass; p != nil {
+		p.announce()
+	}
+}
+
+// hold makes a client a holder. mu is held.
+func (l *loan) hold(c *client) { l.holders = append(l.holders, c) }
+
+// drop ends one hold of a client; false: it had none. mu is held.
+func (l *loan) drop(c *client) bool {
+	i := slices.Index(l.holders, c)
+	if i >= 0 {
+		l.holders = slices.Delete(l.holders, i, i+1)
+	}
+	return i >= 0
+}
+
+// release handles RELEASE: a client has no view of a batch any more; on balance it gave away so many tickets.
+func (s *Server) release(c *client, id, generation uint32, tickets int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.loans.find(id, generation); l != nil && l.drop(c) {
+		l.tickets += tickets
+		s.settle(l)
+	}
+}
+
+// claim handles CLAIM: a process has unpickled a reference to a batch. copied: it must copy the batch and give it back,
+// because those who keep batches have as many slots as the others can spare.
+func (s *Server) claim(c *client, id, generation uint32) (l *loan, copied bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l = s.loans.find(id, generation)
+	if l == nil {
+		return nil, false, fault.New(fault.Canceled, "a batch came too late: the iteration that it belongs to has ended")
+	}
+	kept := 1
+	for _, other := range s.loans.all {
+		if other != nil && other != l && other.loader == l.loader && other.kept() {
+			kept++
+		}
+	}
+	l.hold(c)
+	return l, kept > l.loader.Slots()-l.pass.workers-1, nil
+}
+
+// kept says whether somebody holds the batch who is not the worker that it was assembled for.
+func (l *loan) kept() bool {
+	return slices.ContainsFunc(l.holders, func(c *client) bool { return c.pass != l.pass })
+}
+
+// crowded says whether a client that gets one more batch must copy it and give it back: each client of a pass may hold an
+// equal part of all slots but one, and that one keeps the batches moving. mu is held.
+func (s *Server) crowded(c *client, p *pass) bool {
+	held := 0
+	for _, l := range s.loans.all {
+		if l != nil && l.loader == p.loader && slices.Contains(l.holders, c) {
+			held++
+		}
+	}
+	return held > max(1, (p.loader.Slots()-1)/p.workers)
+}

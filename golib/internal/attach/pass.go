@@ -1,0 +1,186 @@
+package attach
+
+import (
+	"time"
+
+	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/node"
+)
+
+// passKey is what the workers of one iteration have in common: the seed that torch gives a DataLoader's iteration, and
+// how many iterations each worker (which may be persistent) has begun with it.
+type passKey struct {
+	base, nth uint64
+}
+
+// pass is one iteration over (the rest of) an epoch by the workers of one rank. Worker w of W gets batches w, w+W, …,
+// which are assembled in order; one that another worker is to get waits for it in a slot.
+type pass struct {
+	server  *Server
+	key     passKey
+	trainer *trainer
+	rank    *rank
+	workers int
+	epoch   uint64
+	start   int64
+	batches int64
+	made    chan struct{} // closed when there is a loader, or failure
+	failure error
+
+	// Below: guarded by server.mu.
+	loader  *served
+	clients map[*client]bool // attached now
+	joined  map[int]bool     // workers that came
+	broken  bool             // one left before it had all of its batches
+	next    uint64           // number of the batch that is assembled next
+	ready   map[uint64]*loan
+	busy    bool // somebody is in Acquire
+	ended   bool // there is no batch `next`
+	over    bool
+	changed chan struct{} // closed and renewed by announce
+}
+
+// announce wakes those who wait for a batch. mu is held.
+func (p *pass) announce() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// batch waits for a batch by its number in the pass and makes the client its holder.
+func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error) {
+	s := p.server
+	limit := time.NewTimer(s.timeout)
+	defer limit.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		l, ok := p.ready[number]
+		switch {
+		case ok:
+			delete(p.ready, number)
+			l.hold(c)
+			return l, s.crowded(c, p), nil
+		case p.over:
+			return nil, false, errOver()
+		case number < p.next:
+			return nil, false, fault.New(fault.Invalid, "batch %d of the iteration was asked for before", number)
+		case p.ended:
+			return nil, false, fault.New(fault.EndOfEpoch, "the epoch has ended")
+		case !p.busy && !p.loader.full:
+			if err := p.assemble(); err != nil {
+				return nil, false, err
+			}
+			continue
+		}
+		changed := p.changed
+		s.mu.Unlock()
+		var end error
+		select {
+		case <-changed:
+		case <-c.gone:
+			end = errOver()
+		case <-limit.C:
+			end = fault.New(fault.TimedOut, "no batch came in time: %s", p.stall(number))
+		}
+		s.mu.Lock()
+		if end != nil {
+			return nil, false, end
+		}
+	}
+}
+
+func errOver() error { return fault.New(fault.Canceled, "the iteration has ended") }
+
+// stall says why a batch does not come.
+func (p *pass) stall(number uint64) string {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	if !p.loader.full {
+		return fault.New(fault.TimedOut, "batch %d waits for the batches before it", number).Message
+	}
+	held, sent := 0, 0
+	for _, l := range p.server.loans.all {
+		if l != nil && l.loader == p.loader {
+			if len(l.holders) > 0 {
+				held++
+			} else {
+				sent++
+			}
+		}
+	}
+	return fault.New(fault.TimedOut, "batch %d waits for one of %d slots: %d are with worker processes or the trainer, %d are on their "+
+		"way to the trainer or wait for a worker", number, p.loader.Slots(), held, sent).Message
+}
+
+// assemble takes the next batch from the loader. mu is held, but not while it waits.
+func (p *pass) assemble() error {
+	s, ld := p.server, p.loader
+	p.busy = true
+	freed := ld.freed
+	s.mu.Unlock()
+	var b node.Batch
+	slot, err := ld.Acquire(&b, -1)
+	s.mu.Lock()
+	p.busy = false
+	defer p.announce()
+	if err == nil {
+		if p.over {
+			slot.Release()
+			return errOver()
+		}
+		l := &loan{slot: slot, batch: b, arena: ld.arena, loader: ld, pass: p}
+		s.loans.add(l)
+		p.ready[p.next] = l
+		p.next++
+		return nil
+	}
+	switch fault.KindOf(err) {
+	case fault.EndOfEpoch:
+		p.ended = true
+		return nil
+	case fault.Range:
+		if ld.lent == 0 && freed == ld.freed {
+			return fault.New(fault.Memory, "memory_limit leaves too little room for a batch: %v", err)
+		}
+		ld.full = freed == ld.freed
+		return nil
+	}
+	return err
+}
+
+// leave takes note that a client of the pass is gone. mu is held.
+func (p *pass) leave(c *client) {
+	delete(p.clients, c)
+	if !c.ended {
+		p.broken = true
+	}
+	if len(p.clients) == 0 && (p.broken || len(p.joined) == p.workers) {
+		p.finish()
+	}
+}
+
+// finish ends the pass: batches that nobody holds are taken back, the loader is free for the next one. mu is held.
+func (p *pass) finish() {
+	if p.over {
+		return
+	}
+	p.over = true
+	s := p.server
+	delete(p.rank.passes, p.key)
+	clear(p.ready)
+	for _, l := range s.loans.all {
+		if l != nil && l.pass == p {
+			s.settle(l)
+		}
+	}
+	p.announce()
+	if p.loader == nil {
+		return
+	}
+	p.loader.pass, p.loader.full = nil, false
+	if p.trainer.gone {
+		s.discard(p.loader)
+	} else {
+		p.rank.free = append(p.rank.free, p.loader)
+	}
+}

@@ -1,0 +1,141 @@
+package attach
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/redox-loader/redox/golib/internal/fault"
+)
+
+// trainer is a process that trains. The server lives for its trainers and keeps what they will need next, whether or not
+// one of their workers is attached just now.
+type trainer struct {
+	pid   int
+	pidfd int
+	ranks map[int]*rank
+	bye   bool // it has said that it needs nothing more, but for what its connections hold
+	gone  bool
+}
+
+// rank is what one trainer does as one rank. Guarded by server.mu.
+type rank struct {
+	number int
+	cursor cursor
+	passes map[passKey]*pass
+	free   []*served // loaders without a pass, the latest last
+	last   *served   // of the pass that began last
+	latest struct {  // that pass
+		began bool
+		epoch uint64
+		start int64
+	}
+}
+
+// cursor is which epoch the next pass is, and where in it it begins. What the user says comes with a serial number from
+// copies of the data set object in many processes: the newest word counts, once.
+type cursor struct {
+	word
+	known bool
+}
+
+func (c *cursor) tell(w word) {
+	if !c.known || w.serial > c.serial {
+		c.word, c.known = w, true
+	}
+}
+
+// begin is where a pass that begins now starts; the one after it is the next epoch.
+func (c *cursor) begin(size int64) (epoch uint64, position int64) {
+	epoch, position = c.epoch, min(c.position, size)
+	if position == size && !c.named {
+		epoch, position = epoch+1, 0
+	}
+	c.epoch, c.position, c.named = epoch+1, 0, false
+	return epoch, position
+}
+
+// trainer returns the trainer with this pid, from now on watched. mu is held.
+func (s *Server) trainer(pid int) (*trainer, error) {
+	if t := s.trainers[pid]; t != nil {
+		return t, nil
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "watch the training process %d", pid)
+	}
+	t := &trainer{pid: pid, pidfd: fd, ranks: map[int]*rank{}}
+	s.trainers[pid] = t
+	go s.watch(t)
+	return t, nil
+}
+
+// watch waits for a trainer's end. It takes a thread, of which there are as many as ranks.
+func (s *Server) watch(t *trainer) {
+	fds := []unix.PollFd{{Fd: int32(t.pidfd), Events: unix.POLLIN}}
+	for {
+		if n, err := unix.Poll(fds, -1); n > 0 || err != nil && err != unix.EINTR {
+			break
+		}
+	}
+	s.lose(t)
+}
+
+// farewell lets a trainer that has said BYE go with its last connection. mu is held.
+func (s *Server) farewell(t *trainer) {
+	if t == nil || !t.bye {
+		return
+	}
+	for c := range s.clients {
+		if c.trainer == t {
+			return
+		}
+	}
+	go s.lose(t)
+}
+
+// lose ends everything that was there for a trainer; without any, the server stops.
+func (s *Server) lose(t *trainer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.gone {
+		return
+	}
+	t.gone = true
+	delete(s.trainers, t.pid)
+	for c := range s.clients {
+		if c.trainer == t {
+			c.conn.Close()
+			s.forget(c)
+		}
+	}
+	for _, r := range t.ranks {
+		for _, p := range r.passes {
+			p.finish()
+		}
+		for _, ld := range r.free {
+			s.discard(ld)
+		}
+		r.free = nil
+	}
+	if len(s.trainers) == 0 {
+		s.stop()
+	}
+}
+
+// discard closes a loader. mu is held; closing waits for assembly, which does not need it.
+func (s *Server) discard(ld *served) {
+	if !ld.closed {
+		ld.closed = true
+		ld.Cancel()
+		s.closing.Go(func() { ld.Close() })
+	}
+}
+
+// rank returns what the trainer does as this rank. mu is held.
+func (t *trainer) rank(number int) *rank {
+	r := t.ranks[number]
+	if r == nil {
+		r = &rank{number: number, passes: map[passKey]*pass{}}
+		t.ranks[number] = r
+	}
+	return r
+}
