@@ -10,40 +10,21 @@ import (
 // Next fills the caller's buffers with the next batch. If they are too small it returns fault.Range, with all needs
 // set, and nothing is consumed. At the end of the epoch it returns fault.EndOfEpoch. timeout < 0 is the run's own.
 func (r *Run) Next(dst *Batch, timeout time.Duration) error {
-	return r.call(timeout, func(p *pass, pat *patience) error {
-		if len(dst.Fields) != len(r.rec.fields) {
-			return fault.New(fault.Invalid, "the batch has %d fields, the loader %d", len(dst.Fields), len(r.rec.fields))
-		}
-		r.mu.Lock()
-		j := p.head()
-		if j == nil {
-			r.mu.Unlock()
-			return p.endOfEpoch(dst)
-		}
-		direct := j.claim(r.slots)
-		r.mu.Unlock()
-		if !direct {
-			if err := p.awaitJob(j, pat); err != nil {
-				return err
-			}
-			r.mu.Lock()
-			direct = j.claim(0)
-			r.mu.Unlock()
-		}
-		if direct {
+	if len(dst.Fields) != len(r.rec.fields) {
+		return fault.New(fault.Invalid, "the batch has %d fields, the loader %d", len(dst.Fields), len(r.rec.fields))
+	}
+	return r.call(timeout, dst, func(p *pass, j *job, claimed bool, pat *patience) error {
+		if claimed {
 			err := p.deliverDirect(j, dst, pat)
 			if err != nil {
 				p.disclaim(j)
 			}
 			return err
 		}
-		if j.err != nil {
-			return r.callError(j.err)
-		}
-		if err := r.rec.copyBatch(dst, &j.slot.batch); err != nil {
+		s := j.slot
+		if err := r.rec.copyBatch(dst, &s.batch); err != nil {
 			return err
 		}
-		s := j.slot
 		p.delivered(j, dst)
 		s.free()
 		return nil
@@ -55,42 +36,16 @@ func (r *Run) Next(dst *Batch, timeout time.Duration) error {
 // set; Next then still works.
 func (r *Run) Acquire(dst *Batch, timeout time.Duration) (*Slot, error) {
 	var s *Slot
-	err := r.call(timeout, func(p *pass, pat *patience) error {
-		r.mu.Lock()
-		j := p.head()
-		if j == nil {
-			r.mu.Unlock()
-			return p.endOfEpoch(dst)
-		}
-		if j.state == homeless && r.slots > 0 {
-			j.state, j.done = fresh, make(chan struct{}) // room may have come back
-		}
-		none := j.claim(r.slots)
-		r.mu.Unlock()
-		if !none {
-			if err := p.awaitJob(j, pat); err != nil {
-				return err
-			}
-			r.mu.Lock()
-			none = j.claim(0)
-			r.mu.Unlock()
-		}
-		if none {
+	err := r.call(timeout, dst, func(p *pass, j *job, claimed bool, pat *patience) error {
+		if claimed {
 			defer p.disclaim(j)
 			return p.needs(j, dst, pat)
 		}
-		if j.err != nil {
-			return r.callError(j.err)
-		}
 		s = j.slot
-		fields := dst.Fields
+		fields := resize(dst.Fields, len(s.batch.Fields))
+		copy(fields, s.batch.Fields)
 		*dst = s.batch
 		dst.Fields = fields
-		if len(fields) != len(s.batch.Fields) {
-			dst.Fields = append([]Column(nil), s.batch.Fields...)
-		} else {
-			copy(dst.Fields, s.batch.Fields)
-		}
 		r.mu.Lock()
 		r.lent++
 		r.mu.Unlock()
@@ -98,6 +53,63 @@ func (r *Run) Acquire(dst *Batch, timeout time.Duration) (*Slot, error) {
 		return nil
 	})
 	return s, err
+}
+
+// call delivers the next job when it is this call's turn. The job is either in its slot, or claimed: no worker has
+// room for it, and the caller sees to it alone.
+func (r *Run) call(timeout time.Duration, dst *Batch, deliver func(p *pass, j *job, claimed bool, pat *patience) error) error {
+	pat := r.patience(timeout)
+	defer pat.done()
+	if err := pat.wait(r.turn); err != nil {
+		return r.callError(err)
+	}
+	defer r.endTurn()
+	r.mu.Lock()
+	p, closed := r.pass, r.closed
+	r.mu.Unlock()
+	switch {
+	case closed:
+		return errClosed()
+	case p == nil:
+		return fault.New(fault.Internal, "node: no epoch was started")
+	}
+	j, claimed, err := p.nextJob(pat)
+	switch {
+	case err != nil:
+	case j == nil:
+		dst.N, dst.Epoch = 0, p.epoch
+		return fault.New(fault.EndOfEpoch, "the epoch has ended")
+	case !claimed && j.err != nil:
+		err = j.err
+	default:
+		err = deliver(p, j, claimed, pat)
+	}
+	return r.callError(err)
+}
+
+// nextJob waits for the next job to be in its slot, unless it can be in none (claimed). Nil: the epoch has ended.
+func (p *pass) nextJob(pat *patience) (j *job, claimed bool, err error) {
+	r := p.run
+	r.mu.Lock()
+	j = p.head()
+	if j == nil {
+		r.mu.Unlock()
+		return nil, false, nil
+	}
+	if j.state == homeless && r.slots > 0 {
+		j.state, j.done = fresh, make(chan struct{}) // room may have come back
+	}
+	claimed = j.claim(r.slots)
+	r.mu.Unlock()
+	if claimed {
+		return j, true, nil
+	}
+	if err := p.awaitJob(j, pat); err != nil {
+		return nil, false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return j, j.claim(0), nil
 }
 
 // claim makes a job the caller's if no worker has it or will have it, so many slots being free: from then on no worker
@@ -116,26 +128,6 @@ func (p *pass) disclaim(j *job) {
 	defer p.run.mu.Unlock()
 	j.state, j.done = fresh, make(chan struct{})
 	p.work.Broadcast()
-}
-
-// call runs one delivery when it is its turn, and counts how long the caller waited for it.
-func (r *Run) call(timeout time.Duration, deliver func(*pass, *patience) error) error {
-	pat := r.patience(timeout)
-	defer pat.done()
-	if err := pat.wait(r.turn); err != nil {
-		return r.callError(err)
-	}
-	defer r.endTurn()
-	r.mu.Lock()
-	p, closed := r.pass, r.closed
-	r.mu.Unlock()
-	switch {
-	case closed:
-		return errClosed()
-	case p == nil:
-		return fault.New(fault.Internal, "node: no epoch was started")
-	}
-	return r.callError(deliver(p, pat))
 }
 
 // awaitJob waits until a job is assembled, and attributes the time.
@@ -185,9 +177,7 @@ func (p *pass) needs(j *job, dst *Batch, pat *patience) error {
 	if err := a.measure(j); err != nil {
 		return err
 	}
-	if len(dst.Fields) != len(p.run.rec.fields) {
-		dst.Fields = make([]Column, len(p.run.rec.fields))
-	}
+	dst.Fields = resize(dst.Fields, len(p.run.rec.fields))
 	p.run.rec.setNeeds(dst, j)
 	return fault.New(fault.Range, "all %d batches of this loader's memory are in use: release one, or take this one into memory of "+
 		"your own", p.run.cfg.Prefetch+1)
@@ -204,11 +194,6 @@ func (p *pass) delivered(j *job, b *Batch) {
 	r.spare = append(r.spare, j)
 	j.slot = nil
 	p.work.Broadcast()
-}
-
-func (p *pass) endOfEpoch(dst *Batch) error {
-	dst.N, dst.Epoch = 0, p.epoch
-	return fault.New(fault.EndOfEpoch, "the epoch has ended")
 }
 
 func (j *job) flags() uint32 {
