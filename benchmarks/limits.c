@@ -1,10 +1,10 @@
 /* What the machine allows: batches gathered by one thread in C, without checksums, plans or languages in between.
  *
- *   limits DIR SAMPLE_BYTES BATCH [SECONDS]
+ *   limits DIR SAMPLE_BYTES BATCH [SECONDS [CHUNK_BYTES SLOTS]]
  *
  * makes a file of about 1 GiB in DIR (page cache hot) and prints, in samples/s, what each of these ways reaches:
  *   gather   random rows of a populated mapping of the whole file, copied into one batch buffer
- *   chunks   pread of 8 MiB chunks into 64 slots in turn, rows taken from random open slots into the batch buffer
+ *   chunks   pread of chunks (8 MiB) into slots (64) in turn, rows taken from random open slots into the batch buffer
  *   inplace  pread of each row to its place in the batch buffer
  * These are the limits that benchmarks/targets.py holds the loader against, in the same round. */
 #define _GNU_SOURCE
@@ -17,9 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SLOTS = 64 };
-static const size_t CHUNK = 8u << 20, FILE_BYTES = 1u << 30;
+enum { MOST_SLOTS = 1024 };
+static const size_t FILE_BYTES = 1u << 30, MOST_CHUNK = 64u << 20;
 
+static size_t chunk_bytes = 8u << 20, slots = 64;
 static size_t sample_bytes, batch, rows, chunk_rows, chunks;
 static char *out;
 static int fd;
@@ -47,14 +48,15 @@ static void make_file(const char *dir) {
   fd = mkstemp(path);
   if (fd < 0) die(path);
   unlink(path); /* nothing is left behind, however this ends */
-  char *block = malloc(CHUNK);
+  const size_t piece = 8u << 20;
+  char *block = malloc(piece);
   if (!block) die("malloc");
-  for (size_t i = 0; i < CHUNK; i += 8) {
+  for (size_t i = 0; i < piece; i += 8) {
     uint64_t v = below(UINT64_MAX);
     memcpy(block + i, &v, 8);
   }
-  for (size_t done = 0; done < FILE_BYTES; done += CHUNK)
-    if (write(fd, block, CHUNK) != (ssize_t)CHUNK) die("write");
+  for (size_t done = 0; done < FILE_BYTES; done += piece)
+    if (write(fd, block, piece) != (ssize_t)piece) die("write");
   free(block);
 }
 
@@ -76,13 +78,13 @@ static void read_fully(char *to, size_t n, off_t at) {
 }
 
 static void from_chunks(size_t n) {
-  static char *slot[SLOTS];
-  static size_t left[SLOTS], next;
+  static char *slot[MOST_SLOTS];
+  static size_t left[MOST_SLOTS], next;
   for (size_t i = 0; i < n; i++) {
-    size_t s = below(SLOTS);
+    size_t s = below(slots);
     if (!left[s]) {
-      if (!slot[s] && posix_memalign((void **)&slot[s], 4096, CHUNK)) die("posix_memalign");
-      read_fully(slot[s], CHUNK, (off_t)(next++ % chunks * CHUNK));
+      if (!slot[s] && posix_memalign((void **)&slot[s], 4096, chunk_bytes)) die("posix_memalign");
+      read_fully(slot[s], chunk_bytes, (off_t)(next++ % chunks * chunk_bytes));
       left[s] = chunk_rows;
     }
     left[s]--;
@@ -106,16 +108,19 @@ static double measure(void (*fill)(size_t), double seconds) {
 
 int main(int argc, char **argv) {
   if (argc < 4) {
-    fprintf(stderr, "usage: limits DIR SAMPLE_BYTES BATCH [SECONDS]\n");
+    fprintf(stderr, "usage: limits DIR SAMPLE_BYTES BATCH [SECONDS [CHUNK_BYTES SLOTS]]\n");
     return 2;
   }
   sample_bytes = strtoul(argv[2], NULL, 10), batch = strtoul(argv[3], NULL, 10);
   double seconds = argc > 4 ? atof(argv[4]) : 2;
-  if (!sample_bytes || sample_bytes > CHUNK || !batch || seconds <= 0) {
-    fprintf(stderr, "limits: samples must have 1 to %zu bytes, batches at least one sample\n", CHUNK);
+  if (argc > 6) chunk_bytes = strtoul(argv[5], NULL, 10), slots = strtoul(argv[6], NULL, 10);
+  if (!slots || slots > MOST_SLOTS || chunk_bytes > MOST_CHUNK || !sample_bytes || sample_bytes > chunk_bytes || !batch ||
+      seconds <= 0) {
+    fprintf(stderr, "limits: a sample must fit a chunk, a chunk %zu bytes, slots be 1 to %d, batch and seconds positive\n",
+            MOST_CHUNK, MOST_SLOTS);
     return 2;
   }
-  rows = FILE_BYTES / sample_bytes, chunk_rows = CHUNK / sample_bytes, chunks = FILE_BYTES / CHUNK;
+  rows = FILE_BYTES / sample_bytes, chunk_rows = chunk_bytes / sample_bytes, chunks = FILE_BYTES / chunk_bytes;
   out = malloc(batch * sample_bytes);
   if (!out) die("malloc");
   make_file(argv[1]);

@@ -1,0 +1,108 @@
+"""Where a run works: a folder for its data, removed however the run ends, and the processes that measure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from harness.machine import ROOT
+
+ENOUGH = 10 << 30  # bytes that the data of all rows take
+BENCHMARKS = ROOT / "benchmarks"
+
+
+class MeasureError(Exception):
+    """A child could not measure; the message says why."""
+
+
+def hot_folder() -> Path:
+    """Return where data is in memory without anybody's doing: a tmpfs, if it and the memory are large enough."""
+    shared = Path("/dev/shm")
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    if shared.is_dir() and min(shutil.disk_usage(shared).free, free) > ENOUGH:
+        return shared
+    return Path(tempfile.gettempdir())
+
+
+class Place:
+    """A folder of data on memory (`hot`) and one on a disk, both made when entered and removed when left.
+
+    SIGTERM and SIGHUP end the run as Ctrl-C does, so that nothing stays behind.
+    """
+
+    def __init__(self, hot: Path | None, disk: Path | None) -> None:
+        self._parents = hot or hot_folder(), disk or Path(tempfile.gettempdir())
+        self._children: set[subprocess.Popen[str]] = set()
+
+    def __enter__(self) -> Place:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)
+        self.hot, self.disk = (Path(tempfile.mkdtemp(prefix="redox-bench-", dir=parent)) for parent in self._parents)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for child in self._children:
+            child.kill()
+            child.wait()
+        for folder in (self.hot, self.disk):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def limits(self, size: int, batch: int, seconds: float, chunk: int = 0, slots: int = 0) -> dict[str, float]:
+        """Return what C reaches on one thread, in samples/s by way."""
+        program = self.disk / "limits"
+        if not program.exists():
+            subprocess.run(["cc", "-O3", "-o", str(program), str(BENCHMARKS / "limits.c")], check=True)
+        given = [str(chunk), str(slots)] if chunk else []
+        return self._json([str(program), str(self.hot), str(size), str(batch), str(seconds), *given])
+
+    def child(self, way: str, python: Path | None = None, **what: Any) -> dict[str, Any]:
+        """Run a way of `child.py` in a fresh process and return what it found."""
+        command = [str(python or sys.executable), "-m", "harness.child", way, json.dumps(what)]
+        return self._json(command)
+
+    def start(self, way: str, **what: Any) -> subprocess.Popen[str]:
+        """Start a child that talks through its standard input and output."""
+        command = [sys.executable, "-m", "harness.child", way, json.dumps(what)]
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(), cwd=self.disk
+        )
+        self._children.add(child)
+        return child
+
+    def _json(self, command: list[str]) -> dict[str, Any]:
+        """Return the last line of a command's output, read as JSON. The child ends with us."""
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), cwd=self.disk
+        )
+        self._children.add(child)
+        output, errors = child.communicate()
+        self._children.discard(child)
+        if child.returncode:
+            last = (errors.strip() or output.strip() or "no words").splitlines()[-1]
+            raise MeasureError(f"{Path(command[0]).name} {' '.join(command[2:4])}: {last}")
+        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+        return found
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of children: this tree's package, and one thread for torch's own operations."""
+    paths = [str(ROOT / "python"), str(BENCHMARKS)]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
