@@ -23,7 +23,10 @@ _originals: dict[int, _Original] = {}
 
 def decoded(data: bytes, *, raw: bool = False) -> Any:
     """Decodes to RGB, as torchvision's default loader does (`raw`: as it is); remembers the bytes while it lives."""
-    from PIL import Image
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("decoding images for a transform needs Pillow: pip install pillow") from None
 
     try:
         with Image.open(io.BytesIO(data)) as opened:

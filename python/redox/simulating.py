@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _native
+from .info import mixing_advice
 from .sizes import parse_size
 
 
@@ -43,6 +44,8 @@ def simulate(
 ) -> Report:
     """Plans an epoch and counts: reads, memory, mixing, what crosses the network, loads before the first batch.
 
+    `advice` in the report says what to do about poor mixing, and is None if it is good.
+
     Args:
         path: the data set.
         batch_size: samples a batch and rank.
@@ -73,6 +76,9 @@ def simulate(
     }
     dataset = _native.dataset_open(os.fspath(path))
     try:
-        return Report(_native.simulate(dataset, {k: v for k, v in options.items() if v is not None}))
+        report = Report(_native.simulate(dataset, {k: v for k, v in options.items() if v is not None}))
+        shuffled = bool(_native.dataset_info(dataset)["shuffled"])
+        report["advice"] = mixing_advice(report["vif"], report["window"], shuffled) if shuffle else None
+        return report
     finally:
         _native.dataset_close(dataset)

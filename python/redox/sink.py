@@ -20,6 +20,7 @@ from .schema import Schema
 from .settings import WriteOptions
 
 MANIFEST = "manifest.json"
+_PATIENCE_S = 0.8
 WORK = ".redox-pack"  # beside the manifest, while a data set is being packed
 SOURCE = "source"  # in a manifest's meta: the identity of source and options
 
@@ -99,7 +100,9 @@ def interruptible(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
             thread.join(_native.SLICE_S)
     except BaseException:
         cancel()
-        thread.join()
+        # Who presses Ctrl-C waits no longer than this. A call that does not heed it goes on meanwhile, and ends with
+        # the process, which leaves no more behind than kill -9 does.
+        thread.join(_PATIENCE_S)
         raise
     result, error = outcome[0]
     if error is not None:

@@ -13,7 +13,9 @@ import multiprocessing
 import os
 import pickle
 import queue
+import random
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -43,11 +45,11 @@ class Workers(Generic[T, R]):
         self._processes: list[Any] = []
         method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
         context = multiprocessing.get_context(method)
-        for _ in range(count):
+        for place in range(count):
             tasks_out, tasks_in = context.Pipe(duplex=False)
             results_out, results_in = context.Pipe(duplex=False)
             process = context.Process(  # type: ignore[attr-defined]
-                target=_serve, args=(work, tasks_out, results_in, os.getpid()), daemon=True, name="redox-pack"
+                target=_serve, args=(work, tasks_out, results_in, os.getpid(), place), daemon=True, name="redox-pack"
             )
             process.start()
             tasks_out.close()
@@ -114,9 +116,10 @@ class Workers(Generic[T, R]):
         self.close()
 
 
-def _serve(work: Callable[[Any], Any], tasks: Connection, results: Connection, parent: int) -> None:
+def _serve(work: Callable[[Any], Any], tasks: Connection, results: Connection, parent: int, place: int) -> None:
     """A worker's life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    _settle(place)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     # Tasks are taken in at once: were a worker to take the next ones only after its results were taken, it and a parent
@@ -125,6 +128,17 @@ def _serve(work: Callable[[Any], Any], tasks: Connection, results: Connection, p
     with contextlib.suppress(BrokenPipeError):
         while (batch := inbox.get()) is not None:
             results.send([work(task) for task in batch])
+
+
+def _settle(place: int) -> None:
+    """Makes what was inherited fit for a worker: random numbers of its own, and no threads that a fork has lost."""
+    random.seed(place)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        numpy.random.seed(place)
+    if torch is not None:
+        torch.manual_seed(place)
+        torch.set_num_threads(1)  # a pool of OpenMP threads that the parent had started would be waited for, forever
 
 
 def _take(tasks: Connection, inbox: queue.SimpleQueue[Any]) -> None:

@@ -96,9 +96,10 @@ def test_info_warns_of_poor_mixing(tmp_path: Path) -> None:
     with redox.Writer(tmp_path / "x", shuffle=False, chunk_size="1kb") as w:
         for i in range(4000):
             w.write({"label": i // 100, "data": bytes(100)})
-    done = run("info", tmp_path / "x")
-    assert done.returncode == 0
-    assert "shuffle=True" in done.stderr
+    for name in ("info", "simulate"):
+        done = run(name, tmp_path / "x")
+        assert done.returncode == 0
+        assert "shuffle=True" in done.stderr
 
 
 def test_cat(data: Path) -> None:
@@ -232,18 +233,23 @@ def test_a_reader_that_goes(data: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
 
 
-def test_ctrl_c(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text('{"a": "%s"}\n' % ("x" * 1000) * 400_000)
-    command = [sys.executable, "-m", "redox", "pack", str(tmp_path / "x.jsonl"), str(tmp_path / "x")]
+@pytest.mark.parametrize("late", [False, True])
+def test_ctrl_c(tmp_path: Path, late: bool) -> None:
+    line = json.dumps({"a": "x" * 1000}) + "\n"
+    (tmp_path / "x.jsonl").write_text(line * 300_000)
+    command = [sys.executable, "-m", "redox", "pack", str(tmp_path / "x.jsonl"), str(tmp_path / "x"), "--codec", "none"]
     packing = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2)
+    place = "shards/*" if late else ".redox-pack/spill/*"  # shards are begun when all samples were taken
+    while not any((tmp_path / "x").glob(place)) and packing.poll() is None:
+        time.sleep(0.01)
     packing.send_signal(signal.SIGINT)
     begin = time.monotonic()
     out, err = packing.communicate(timeout=20)
-    assert time.monotonic() - begin < 1.5
+    assert time.monotonic() - begin < 2
     assert (packing.returncode, out, err) == (130, "", "redox: interrupted\n")
     with pytest.raises(redox.NotADatasetError):
         redox.open(tmp_path / "x")
+    assert json.loads(good(*command[3:], "--json"))["samples"] == 300_000
 
 
 def test_bench(data: Path) -> None:

@@ -82,6 +82,21 @@ def test_killed_anywhere_it_ends_the_same(tmp_path: Path, source: str, shuffle: 
     assert not (dst / ".redox-pack").exists()
 
 
+def test_a_killed_transform_that_makes_several(tmp_path: Path) -> None:
+    script = SCRIPT.format(sleep=0.01, source="Rows()", shuffle=True, workers=0).replace(
+        "codec=", "transform=cut, codec="
+    )
+    script = "def cut(row):\n    for k in range(row['n'] % 4): yield (row['n'], k)\n" + script
+    wanted = start(script, tmp_path / "whole").communicate(timeout=60)[0]
+    for pause in (0.8, 1.0):
+        packing = start(script, tmp_path / "killed")
+        time.sleep(pause)
+        packing.send_signal(signal.SIGINT)  # notes what is taken, unlike a kill before the first checkpoint
+        packing.communicate()
+    assert start(script, tmp_path / "killed").communicate(timeout=60)[0] == wanted != ""
+    assert by_source(tmp_path / "killed") == [(n, k) for n in range(3000) for k in range(n % 4)]
+
+
 def test_a_killed_tree_goes_on(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for i in range(3000):

@@ -114,7 +114,7 @@ def test_different_shapes_among_the_first_samples_mean_any_shape() -> None:
     "value", [None, object(), {1, 2}, 1j, np.array(["a"]), np.array([object()]), np.datetime64("2020-01-01")]
 )
 def test_what_fits_nowhere_names_field_and_sample(value: Any) -> None:
-    with pytest.raises(TypeError, match="sample 5.*'x'"):
+    with pytest.raises(TypeError, match=r"sample 5.*'x'"):
         infer([(5, {"x": value})])
 
 

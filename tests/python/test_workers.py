@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from redox.workers import Workers, sendable
 
@@ -34,13 +35,27 @@ def test_tasks_are_taken_only_a_few_batches_ahead() -> None:
 
     def tasks() -> Iterator[int]:
         nonlocal taken
-        for taken in range(10_000):
+        while taken < 10_000:
             yield taken
+            taken += 1
 
     with Workers(lambda i: i, 2) as workers:
         results = workers.map(tasks())
         next(results)
         assert taken < 300
+
+
+def test_torch_and_random_numbers_are_safe() -> None:
+    torch = pytest.importorskip("torch")
+    (torch.ones(500, 500) @ torch.ones(500, 500)).sum()  # starts the parent's threads
+
+    def work(_: int) -> tuple[float, float]:
+        return float((torch.ones(500, 500) @ torch.ones(500, 500))[0, 0]), float(np.random.rand())
+
+    with Workers(work, 2) as workers:
+        results = list(workers.map(iter(range(64))))
+    assert {one for one, _ in results} == {500.0}
+    assert len({luck for _, luck in results}) == 64
 
 
 def test_a_killed_worker_is_told() -> None:
@@ -81,8 +96,8 @@ def test_workers_end_with_their_parent() -> None:
 
 
 def test_errors_that_do_not_pickle_keep_their_words() -> None:
-    class Local(Exception):
+    class LocalError(Exception):
         pass
 
-    assert str(sendable(Local("boom"))) == "Local: boom"
+    assert str(sendable(LocalError("boom"))) == "LocalError: boom"
     assert type(sendable(KeyError("x"))) is KeyError

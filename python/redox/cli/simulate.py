@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from ..simulating import simulate
 from .output import Parsers, command, count, positive, print_json, print_table, size_or_auto
@@ -50,5 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(report.to_json())
     else:
-        print_table([(name.replace("_", " "), value) for name, value in report.items()])
+        print_table([(name.replace("_", " "), value) for name, value in report.items() if name != "advice"])
+        if report["advice"]:
+            print(f"warning: {report['advice']}", file=sys.stderr)
     return 0
