@@ -135,6 +135,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # all return redox_status
     "redox_job_wait": (c_uint64, c_int64, *_TEXT),
     "redox_job_cancel": (c_uint64,),
     "redox_job_close": (c_uint64,),
+    "redox_engine_serve": (c_int, c_char_p),
     "redox_log_read": _TEXT,
 }
 
@@ -236,6 +237,12 @@ def failure(status: int) -> Exception:
     if report.get("status", status) != status:
         report = {}  # an older failure: this call left no words
     message = report.get("message") or library.redox_strerror(status).decode()
+    return described({**report, "status": status, "message": message})
+
+
+def described(report: dict[str, Any]) -> Exception:
+    """Return the exception for a failure that is told as redox_last_error_json does."""
+    status, message = report["status"], report["message"]
     if status in (EINVAL, EIO) and report.get("errno") == EEXIST:
         return FileExistsError(EEXIST, message)
     kind = _ERRORS.get(status, errors.EngineError)
@@ -300,5 +307,8 @@ def poll_log(every_s: float = 0.0) -> None:
 
 
 def owns(pid: int) -> bool:
-    """Return whether this process is `pid` and has the library: a forked child must leave its parent's handles alone."""
-    return pid == _pid == os.getpid()
+    """Return whether finalisers may still touch native handles of process `pid`.
+
+    A forked child must leave its parent's alone, and a process that ends frees them quicker than they can be closed.
+    """
+    return pid == _pid == os.getpid() and not sys.is_finalizing()

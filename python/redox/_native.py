@@ -10,9 +10,11 @@ Ctrl-C is noticed; `redox.errors.StallError` comes when the whole time is over.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import time
+import weakref
 from ctypes import byref, c_int64, c_size_t, c_uint8, c_uint64
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +40,7 @@ from redox._library import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "ABSENT",
@@ -150,27 +152,24 @@ def loader_new(dataset: int, options: dict[str, Any]) -> int:
 
 def next_batch(loader: int, batch: Batch, timeout_s: float) -> int:
     """redox_next_batch: waits in slices; returns OK, END_OF_EPOCH or ERANGE."""
-    return _wait(load().redox_next_batch, timeout_s, loader, byref(batch))
+    function = load().redox_next_batch
+    return _wait(lambda ms: function(loader, byref(batch), ms), timeout_s)
 
 
-def acquire(loader: int, batch: Batch, timeout_s: float) -> tuple[int, int]:
-    """redox_acquire: waits in slices; returns the status (OK, END_OF_EPOCH or ERANGE) and the slot."""
-    slot = c_uint64()
+def acquire(loader: int, batch: Batch, timeout_s: float, slot: c_uint64) -> int:
+    """redox_acquire: waits in slices; returns OK, END_OF_EPOCH or ERANGE.
+
+    The caller keeps `slot`: when Ctrl-C arrives together with a batch, it still says which one.
+    """
     function = load().redox_acquire
-    try:
-        return _wait(lambda loader, batch, ms: function(loader, batch, ms, byref(slot)), timeout_s, loader, byref(batch)), slot.value
-    except BaseException:
-        if slot.value:  # Ctrl-C arrived together with the batch
-            function = load().redox_release
-            function(slot)
-        raise
+    return _wait(lambda ms: function(loader, byref(batch), ms, byref(slot)), timeout_s)
 
 
-def _wait(function: Any, timeout_s: float, *arguments: Any) -> int:
+def _wait(call: Callable[[int], int], timeout_s: float) -> int:
     deadline = time.monotonic() + timeout_s
     while True:
         left = deadline - time.monotonic()
-        status: int = function(*arguments, max(0, int(min(left, SLICE_S) * 1000)))
+        status = call(max(0, int(min(left, SLICE_S) * 1000)))
         if status == ETIMEDOUT and left > SLICE_S:
             poll_log()
             continue
@@ -180,10 +179,35 @@ def _wait(function: Any, timeout_s: float, *arguments: Any) -> int:
         return status
 
 
-def release(slot: int, pid: int) -> None:
-    """redox_release, for finalisers: silent in a forked child, where the slot belongs to the parent."""
-    if owns(pid):
-        load().redox_release(slot)
+def release(slot: int) -> None:
+    """redox_release."""
+    check(load().redox_release(slot))
+
+
+_lent: dict[weakref.ref[Any], c_uint64] = {}
+
+
+class _SlotOf:
+    """An argument of redox_release that is a weak reference: ctypes converts it by this look-up."""
+
+    from_param = _lent.pop
+
+
+@functools.cache
+def _releaser() -> Any:
+    function = load()["redox_release"]  # another function object than load().redox_release
+    function.argtypes, function.restype = (_SlotOf,), None
+    return function
+
+
+def release_when_gone(lease: object, slot: int) -> None:
+    """Call redox_release when `lease` is gone.
+
+    Nothing of it is Python code: the weak reference calls the C function, whose argument `dict.pop` finds. A finaliser
+    in Python would swallow a Ctrl-C that arrives during it, or be cut short by one and keep the slot for ever. In a
+    forked child the library itself refuses the call.
+    """
+    _lent[weakref.ref(lease, _releaser())] = c_uint64(slot)
 
 
 def set_epoch(loader: int, epoch: int) -> None:
@@ -340,3 +364,11 @@ def job_cancel(job: int) -> None:
 def job_close(job: int) -> None:
     """redox_job_close."""
     check(load().redox_job_close(job))
+
+
+# ---- engine processes --------------------------------------------------------------------------------------------
+
+
+def engine_serve(socket: int, options: dict[str, Any]) -> None:
+    """redox_engine_serve: returns when the engine's life is over."""
+    check(load().redox_engine_serve(socket, encode(options)))

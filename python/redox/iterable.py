@@ -14,9 +14,9 @@ except ImportError:
         "redox.open(path).batches(...)"
     ) from None
 
-from redox.iterate import BatchIterator, CollatedIterator, SampleIterator, refuse_workers
+from redox.iterate import BatchIterator, CollatedIterator, SampleIterator
 from redox.options import flag
-from redox.session import Pass, share_of
+from redox.session import share_of
 from redox.source import OPTIONS, Source
 from redox.values import TorchMaker
 
@@ -130,15 +130,14 @@ class RedoxDataset(Source, IterableDataset):  # type: ignore[type-arg]
         return share.batches() if self._batched else share.samples()
 
     def __iter__(self) -> Iterator[Any]:
-        refuse_workers()
         session, maker = self.session, TorchMaker()
         if self._batched and not self._collated:
             presenter = self.presenter(maker, batched=True)
-            return BatchIterator(Pass(session, borrow=self._borrow), presenter)
+            return BatchIterator(session.new_pass(borrow=self._borrow), presenter)
         presenter = self.presenter(maker)
         if self._collated:
-            return CollatedIterator(Pass(session), presenter, self._collate)
-        return SampleIterator(Pass(session), presenter, self.batch_size)
+            return CollatedIterator(session.new_pass(), presenter, self._collate)
+        return SampleIterator(session.new_pass(), presenter, self.batch_size)
 
     def collated(self, collate: Callable[[list[Any]], Any] | None) -> RedoxDataset:
         """Return this data set as one that gives what a DataLoader with this `collate_fn` would.

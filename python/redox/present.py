@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from redox import _native, decode
+from redox import decode
 from redox.errors import CorruptError, SkipSample
 from redox.options import choice, flag
 
@@ -191,10 +191,9 @@ class Presenter:
         if self.with_index == "stored":
             return list(stored)
         real = [i if i >= 0 else -1 - i for i in stored]
-        handle = self._session.opened.handle
         if self.with_index == "key":
-            return _native.origin(handle, real)[1]
-        found = _native.sources(handle, real)
+            return self._session.origin(real)[1]
+        found = self._session.sources(real)
         return [source if i >= 0 else -1 - source for source, i in zip(found, stored, strict=True)]
 
 

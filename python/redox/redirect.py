@@ -10,13 +10,12 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from redox.sample import Samples, open_samples
-from redox.session import Pass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redox.present import Presenter
-    from redox.session import Session
+    from redox.session import Pass, Session
 
 __all__ = ["Redirection"]
 
@@ -59,7 +58,7 @@ class Redirection:
 
     def _begin(self, asker: Any) -> None:
         self.leave()
-        self._pass = Pass(self._session)
+        self._pass = self._session.new_pass()
         self._asker = None if asker is None else weakref.ref(asker)
         self._asked = bytearray(self._size)
 

@@ -47,14 +47,22 @@ def _close_dataset(handle: int, pid: int) -> None:
         _native.dataset_close(handle)
 
 
+class _Handle:
+    """A native loader; closed with its last user, borrowed memory included."""
+
+    def __init__(self, opened: Opened, options: dict[str, Any]) -> None:
+        self._opened = opened  # must not be closed before
+        self.number = _native.loader_new(opened.handle, options)
+        weakref.finalize(self, _native.loader_close, self.number, os.getpid()).atexit = False
+
+
 class _Loader:
     """A native loader and its reader. Used by one pass at a time."""
 
     def __init__(self, opened: Opened, options: dict[str, Any], fields: Any) -> None:
-        self._opened = opened  # must not be closed before
-        self.handle = _native.loader_new(opened.handle, options)
-        weakref.finalize(self, _native.loader_close, self.handle, os.getpid()).atexit = False
-        self.reader = Reader(fields, options["batch_size"], owner=self)
+        handle = _Handle(opened, options)
+        self.handle = handle.number
+        self.reader = Reader(fields, options["batch_size"], owner=handle)
 
 
 class Session:
@@ -160,6 +168,18 @@ class Session:
             )
         return epoch, self.share.after(start, batches - done)
 
+    def new_pass(self, *, borrow: bool = False) -> Pass:
+        """Return a new pass; see `Pass`."""
+        return Pass(self, borrow=borrow)
+
+    def origin(self, numbers: list[int]) -> tuple[list[int], list[str]]:
+        """Return the source numbers and keys of stored numbers."""
+        return _native.origin(self.opened.handle, numbers)
+
+    def sources(self, numbers: list[int]) -> list[int]:
+        """Return the source numbers of stored numbers."""
+        return _native.sources(self.opened.handle, numbers)
+
     def begin(self, progress: Progress, loader: _Loader) -> None:
         """Take note of a pass that begins."""
         self.latest, self._busy = progress, loader
@@ -184,7 +204,7 @@ class Session:
         self.skipped[0] += 1
         self.skipped[1] += 1
         number = number if number >= 0 else -1 - number
-        key = _native.origin(self.opened.handle, [number])[1][0]
+        key = self.origin([number])[1][0]
         where = f"sample {number} (key {key}) of {self.facts.path}"
         _log.warning("skipped %s: %s", where, str(error) or type(error).__name__)
         if self.skipped[0] > self.options.max_skipped:
@@ -323,6 +343,7 @@ class Pass:
         self._giver = weakref.finalize(self, session.give_back, loader)
         self._giver.atexit = False
         progress = Progress(session.share, *session.cursor.begin())
+        loader.reader.drop()
         if not progress.done:
             # Not redox_set_epoch: right after a restore that nobody read from, it would keep that one's position.
             state = {**session.template(), "epoch": progress.epoch, "position": progress.start}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections import defaultdict
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from redox.attached import AttachedSession, Crew, engine_for
 from redox.facts import Facts
 from redox.options import Options, flag, whole
 from redox.present import Presenter, check_with_index
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "Source"]
 
 OPTIONS = frozenset(field.name for field in fields(Options))
+_ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
 
 
 class Source:
@@ -53,6 +57,8 @@ class Source:
             World.resolve(*world)  # arguments are checked when they are given
         self._world: World | None = None
         self._session: Session | None = None
+        self._session_of = 0  # the process that it belongs to
+        self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
 
     @property
     def path(self) -> str:
@@ -102,9 +108,19 @@ class Source:
         """What this process holds for this object; made at the first use."""
         if self._original is not None:
             return self._original.session  # type: ignore[no-any-return]
-        if self._session is None:
-            self._session = Session(self._facts, self._options, self.world)
+        if self._session is None or self._session_of != os.getpid():
+            before, self._session = self._session, self._new_session()
+            self._session_of = os.getpid()
+            if before is not None:  # of the process that this one was forked from
+                self._session.cursor = before.cursor
         return self._session
+
+    def _new_session(self) -> Session:
+        crew = Crew.here()
+        if not crew.working and self.world.ranks_here == 1:
+            return Session(self._facts, self._options, self.world)
+        name = engine_for(self.world, crew, self._facts.fingerprint, self._ordinal)
+        return AttachedSession(self._facts, self._options, self.world, crew, name)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; without it every iteration is the next one.

@@ -74,6 +74,9 @@ class Cursor:
 
     Args:
         size: Samples of an epoch.
+
+    Attributes:
+        serial: Counts what was said and done here, so that of several copies of this object the newest is known.
     """
 
     def __init__(self, size: int) -> None:
@@ -81,20 +84,27 @@ class Cursor:
         self._epoch = 0
         self._position = 0
         self._named = False  # set_epoch was called since a state was loaded
+        self.serial = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch. A loaded position in the same epoch is kept."""
         if epoch != self._epoch or self._position == 0:
             self._position = 0
         self._epoch, self._named = epoch, True
+        self.serial += 1
 
     def load(self, epoch: int, position: int) -> None:
         """Let the next iteration go on from here; from the next epoch if this one is used up."""
         self._epoch, self._position, self._named = epoch, min(position, self._size), False
+        self.serial += 1
 
     def peek(self) -> tuple[int, int]:
         """Return the epoch and position that the next iteration would begin with."""
         return self._epoch, self._position
+
+    def word(self) -> tuple[int, int, int, int]:
+        """Return serial number, epoch, position, and whether the epoch was named: for an engine process."""
+        return self.serial, self._epoch, self._position, int(self._named)
 
     def begin(self) -> tuple[int, int]:
         """Return the epoch and position for an iteration that begins now, and go on to the next epoch."""
@@ -102,6 +112,7 @@ class Cursor:
         if position >= self._size and not self._named:
             epoch, position = epoch + 1, 0
         self._epoch, self._position, self._named = epoch + 1, 0, False
+        self.serial += 1
         return epoch, position
 
 

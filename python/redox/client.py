@@ -1,0 +1,330 @@
+"""Talking to an engine process: a socket and a mapping, no library.
+
+So that it works in any process: in a forked child of a process that has the library, where the library does not.
+
+A `Connection` is used by one process. It carries one request at a time, and beside them RELEASE messages, which
+finalisers send from any thread and at any moment, so they never wait for a lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import socket
+import struct
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from redox import engine, errors, wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Connection", "connect", "engine_name", "find"]
+
+_SUFFIXES = 16
+_ATTEMPTS = 50  # of finding or starting an engine, while others come and go
+_CREDENTIALS = struct.Struct("iII")
+_PATIENCE_S = 5.0  # beyond the time after which the engine itself would have given up
+
+_all: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+class Gone(Exception):  # noqa: N818 - not an error: whoever meets it tries again
+    """The engine ended before it answered the first message."""
+
+
+class Connection:
+    """One connection to an engine. Closed with its last user."""
+
+    def __init__(self, sock: socket.socket, name: bytes, log: int | None) -> None:
+        self.name, self.pid, self.instance = name, 0, 0
+        self._sock, self._log = sock, log
+        self._aside = sock.dup()  # for messages that must never wait
+        self._aside.setblocking(False)
+        self._lock = threading.Lock()
+        self._number = 0
+        self._owner = os.getpid()
+        self._unsent: list[bytes] = []
+        self._buffer = bytearray(wire.MAX)
+        self._dead: Exception | None = None
+        self.arenas: list[object] = []  # mapped, as long as this connection
+        _all.add(self)
+
+    # ---- requests ------------------------------------------------------------------------------------------------
+
+    def request(
+        self, kind: int, body: bytes = b"", *, expect: int, timeout_s: float, file: int | None = None
+    ) -> tuple[memoryview, int | None]:
+        """Send a request and return the body of its answer, valid until the next request, and the file with it.
+
+        Args:
+            kind: Of the request.
+            body: Of the request.
+            expect: Kind of the answer.
+            timeout_s: How long the engine may take.
+            file: Goes with the request.
+
+        Raises:
+            EngineError: The engine is gone.
+            StallError: It does not answer.
+            Exception: What the engine answers instead.
+        """
+        with self._lock:
+            if self._dead is not None:
+                raise self._dead
+            self._number = (self._number + 1) & 0xFFFFFFFF
+            try:
+                self._sock.settimeout(timeout_s)
+                self._release_rest()
+                message = wire.HEAD.pack(kind, wire.VERSION, 0, self._number) + body
+                if file is None:
+                    self._sock.send(message)
+                else:
+                    socket.send_fds(self._sock, [message], [file])
+                answer, view, received = self._receive()
+            except TimeoutError:
+                raise self._stalled(timeout_s) from None
+            except OSError as error:
+                raise self._lost(error) from None
+        if answer == expect:
+            return view, received
+        if received is not None:
+            os.close(received)
+        if answer == wire.FAILED:
+            raise _failure(bytes(view))
+        raise Answered(answer)
+
+    def _receive(self) -> tuple[int, memoryview, int | None]:
+        while True:
+            size, ancillary, _, _ = self._sock.recvmsg_into([self._buffer], socket.CMSG_SPACE(4))
+            file = _file_of(ancillary)
+            if size < wire.HEAD.size:
+                raise ConnectionResetError
+            kind, _, _, number = wire.HEAD.unpack_from(self._buffer)
+            view = memoryview(self._buffer)[wire.HEAD.size : size]
+            if number == self._number:
+                return kind, view, file
+            # The answer to a request that was interrupted: what came with it goes back.
+            if file is not None:
+                os.close(file)
+            if kind == wire.BATCH_:
+                self.release(*wire.CLAIM.unpack_from(view), 0)
+
+    def release(self, slot: int, generation: int, tickets: int) -> None:
+        """Give a batch back. Never waits, never raises: for finalisers."""
+        if self._owner != os.getpid() or self._dead is not None:
+            return
+        body = wire.RELEASE.pack(slot, generation, tickets)
+        self._unsent.append(wire.HEAD.pack(wire.RELEASE_, wire.VERSION, 0, 0) + body)
+        self._release_rest()
+
+    def _release_rest(self) -> None:
+        while self._unsent:
+            try:
+                message = self._unsent.pop()
+            except IndexError:  # another thread has sent it
+                return
+            try:
+                self._aside.send(message)
+            except OSError:  # full: with the next request
+                self._unsent.append(message)
+                return
+
+    def bye(self) -> None:
+        """Say that this process needs nothing more of the engine than what it holds."""
+        try:
+            self._aside.send(wire.HEAD.pack(wire.BYE, wire.VERSION, 0, 0))
+        except OSError:
+            pass
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def _lost(self, error: OSError) -> Exception:
+        words = engine.words_of(self._log)
+        who = f"the engine process {self.pid}" if self.pid else "the engine process"
+        message = f"{who} has ended ({error.strerror or 'connection closed'})"
+        self.close(errors.EngineError(message + (f"; its last words: {words}" if words else "")))
+        assert self._dead is not None
+        return self._dead
+
+    def _stalled(self, timeout_s: float) -> Exception:
+        stall = errors.StallError(
+            f"the engine process {self.pid} has not answered for {timeout_s:.0f} s: it is stopped, or storage stands still"
+        )
+        self.close(stall)
+        return stall
+
+    def close(self, why: Exception | None = None) -> None:
+        """End the connection; requests from now on raise `why`."""
+        if self._dead is None:
+            self._dead = why or errors.EngineError("the connection to the engine is closed")
+            self._sock.close()
+            self._aside.close()
+            if self._log is not None:
+                os.close(self._log)
+                self._log = None
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can be made, in this process."""
+        return self._dead is None and self._owner == os.getpid()
+
+    def greet(self, greeting: dict[str, Any], timeout_s: float, file: int | None) -> None:
+        """Make the first request.
+
+        Raises:
+            Gone: The engine was about to end.
+        """
+        body = json.dumps(greeting).encode()
+        try:
+            view, log = self.request(wire.HELLO, body, expect=wire.WELCOME, timeout_s=timeout_s, file=file)
+        except errors.EngineError:
+            if self._dead is None:
+                raise
+            raise Gone(str(self._dead)) from None
+        self.pid, self.instance = wire.WELCOMED.unpack_from(view)
+        if self._log is None:
+            self._log = log
+        elif log is not None:
+            os.close(log)
+
+
+class Answered(errors.EngineError):  # noqa: N818 - callers that expect it take it for an answer
+    """The engine answered something else than was expected."""
+
+    def __init__(self, kind: int) -> None:
+        super().__init__(f"the engine answered with a message of kind {kind}")
+        self.kind = kind
+
+
+def _file_of(ancillary: list[Any]) -> int | None:
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS and len(data) >= 4:
+            return int(struct.unpack_from("i", data)[0])
+    return None
+
+
+def _failure(report: bytes) -> Exception:
+    from redox._library import described
+
+    return described(json.loads(report))
+
+
+def _forget() -> None:
+    """In a forked child: the connections are the parent's, and must end with it."""
+    for connection in list(_all):
+        connection._dead = errors.ForkError("the connection belongs to the parent process")
+        connection._sock.close()
+        connection._aside.close()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+# ---- finding and starting ----------------------------------------------------------------------------------------
+
+
+def engine_name(*identity: object) -> bytes:
+    """Return the name of the engine that serves this user, here, for what else tells engines apart."""
+    parts = [os.getuid(), os.stat("/proc/self/ns/mnt").st_ino, *identity]
+    return b"redox-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:32].encode()
+
+
+def find(name: bytes) -> Connection | None:
+    """Return a new connection to this engine if it runs; nothing was said yet."""
+    for suffix in range(_SUFFIXES):
+        full = _suffixed(name, suffix)
+        sock = _reach(full)
+        if sock is None:
+            return None
+        if sock is not _FOREIGN:
+            return Connection(sock, name, None)
+    return None
+
+
+def connect(
+    name: bytes, greeting: dict[str, Any], timeout_s: float, about: str, file: Callable[[], int | None] = lambda: None
+) -> Connection:
+    """Return a new connection to an engine that has been greeted; start the engine if need be.
+
+    Args:
+        name: Of the engine.
+        greeting: Says who this is, and what is to be served.
+        timeout_s: How long the engine may take to open the data set.
+        about: What is to be served, for those who list processes.
+        file: Gives the file that goes with the greeting, or None.
+
+    Raises:
+        EngineError: There is no engine and none can be started.
+    """
+    words = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(min(0.1, 0.002 * 2**attempt))
+        connection = _attempt(name, about)
+        if connection is None:
+            continue
+        try:
+            connection.greet(greeting, timeout_s, file())
+        except Gone as gone:
+            words = str(gone)
+            continue
+        return connection
+    raise errors.EngineError(
+        f"no engine process could be started for {about}: {words or 'its socket is always in use'}"
+    )
+
+
+def _attempt(name: bytes, about: str) -> Connection | None:
+    for suffix in range(_SUFFIXES):
+        full = _suffixed(name, suffix)
+        sock = _reach(full)
+        if sock is _FOREIGN:
+            continue
+        if sock is not None:
+            return Connection(sock, name, None)
+        try:
+            log = engine.start(full, about)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return None
+            raise errors.EngineError(f"no engine process could be started for {about}: {error}") from error
+        sock = _reach(full)
+        if sock is None or sock is _FOREIGN:
+            words = engine.words_of(log)
+            os.close(log)
+            raise errors.EngineError(f"the engine process for {about} ended as it started: {words or 'without a word'}")
+        return Connection(sock, name, log)
+    raise errors.EngineError(f"other users hold all {_SUFFIXES} names of the engine's socket")
+
+
+def _suffixed(name: bytes, suffix: int) -> bytes:
+    return name + (b"-%d" % suffix if suffix else b"")
+
+
+_FOREIGN: Any = object()  # the socket is another user's
+
+
+def _reach(full: bytes) -> Any:
+    """Return a socket connected to a name; None if nobody listens there, _FOREIGN if it is another user."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        sock.connect(b"\0" + full)
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError as error:
+        sock.close()
+        if error.errno in (errno.ECONNREFUSED, errno.ENOENT):
+            return None
+        raise
+    if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
+        sock.close()
+        return _FOREIGN
+    return sock

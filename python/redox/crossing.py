@@ -1,0 +1,140 @@
+"""Tensors over an engine's batches cross from a worker to the trainer as references.
+
+PyTorch moves every tensor of a batch into fresh shared memory, which costs more than reading it. A tensor whose memory
+is a batch of the engine is shared already: its pickle is where it lies. Who unpickles it *claims* the batch through a
+connection of its own, and gets a view of its own mapping; a claim that comes too late is an error, never other data.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import reduce_tensor
+
+from redox import client, wire
+from redox.arena import Arena, Lease, map_arena
+from redox.client import Connection
+from redox.errors import EngineError
+
+__all__ = ["by_reference", "connection_to", "rebuilt"]
+
+_BYTE = np.dtype("uint8")
+_TIMEOUT_S = 30.0  # the engine answers claims at once
+
+
+# ---- the worker's side -----------------------------------------------------------------------------------------------
+
+_rank = 0
+
+
+def by_reference(rank: int) -> None:
+    """Let this process pickle tensors over an engine's memory as references, for the trainer of this rank."""
+    global _rank  # noqa: PLW0603 - one rank a process
+    _rank = rank
+    ForkingPickler.register(torch.Tensor, _reduce)
+
+
+def _reduce(tensor: torch.Tensor) -> Any:
+    lease = _lease_of(tensor)
+    if lease is None:
+        return reduce_tensor(tensor)
+    lease.tickets[0] += 1
+    connection = lease.connection
+    return rebuilt, (
+        (connection.name, connection.instance, _rank),
+        (lease.arena.number, lease.slot, lease.generation),
+        tensor.data_ptr() - lease.arena.address,
+        tuple(tensor.shape),
+        tensor.dtype,
+    )
+
+
+def _lease_of(tensor: torch.Tensor) -> Lease | None:
+    """Return the batch that a tensor is a view of, if it can cross as a reference."""
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.requires_grad:
+        return None
+    if tensor.numel() == 0 or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        return None
+    address = tensor.data_ptr()
+    for arena in Arena.all():
+        if arena.address <= address < arena.address + arena.size:
+            return arena.lease_at(address)
+    return None
+
+
+# ---- the trainer's side ----------------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_connections: dict[tuple[int, bytes, int], Connection] = {}
+_claims: weakref.WeakValueDictionary[tuple[int, int, int], Lease] = weakref.WeakValueDictionary()
+
+
+def rebuilt(
+    engine: tuple[bytes, int, int], where: tuple[int, int, int], offset: int, shape: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    """Return the tensor that a reference means.
+
+    Args:
+        engine: Its name and instance, and the rank.
+        where: Arena, slot and generation.
+        offset: Of the tensor in the arena.
+        shape: Of the tensor.
+        dtype: Of the tensor.
+
+    Raises:
+        EngineError: The iteration that the batch belongs to has ended, or the engine has.
+    """
+    name, instance, rank = engine
+    number, slot, generation = where
+    key = (instance, slot, generation)
+    lease = _claims.get(key)
+    copy = 0
+    if lease is None:
+        connection = connection_to(name, rank)
+        if connection is None or connection.instance != instance:
+            raise EngineError("a batch came too late: the engine process that it belongs to has ended")
+        body, _ = connection.request(
+            wire.CLAIM_, wire.CLAIM.pack(slot, generation), expect=wire.CLAIMED_, timeout_s=_TIMEOUT_S
+        )
+        copy, _, _, _ = wire.CLAIMED.unpack_from(body)
+        lease = Lease(connection, map_arena(connection, number, _TIMEOUT_S), slot, generation)
+        if not copy:
+            _claims[key] = lease
+    lease.tickets[0] -= 1
+    size = dtype.itemsize
+    for dimension in shape:
+        size *= dimension
+    view = lease.view(lease.arena.address + offset, (size,), _BYTE)
+    tensor = torch.from_numpy(view).view(dtype).view(shape)
+    return tensor.clone() if copy else tensor
+
+
+def connection_to(name: bytes, rank: int) -> Connection | None:
+    """Return this process's own connection to an engine, None if there is no such engine."""
+    key = (os.getpid(), name, rank)
+    with _lock:
+        connection = _connections.get(key)
+        if connection is None or not connection.alive:
+            connection = client.find(name)
+            if connection is None:
+                return None
+            try:
+                connection.greet({"trainer": os.getpid(), "rank": rank}, _TIMEOUT_S, None)
+            except client.Gone:
+                return None
+            _connections[key] = connection
+        return connection
+
+
+def _fresh_lock() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_fresh_lock)

@@ -1,0 +1,36 @@
+"""The messages between an engine process and its clients; docs/attached.md explains them.
+
+Little-endian, fixed layouts. Every message begins with HEAD: its kind, VERSION, two unused bytes and the number of the
+request, which the answer repeats.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+VERSION = 1
+MAX = 128 << 10  # bytes of a message
+
+HEAD = Struct("<BBHI")  # kind, version, 0, number
+BEGIN = Struct("<QQIIQQqQ")  # base seed, nth, worker, workers; serial, epoch, position, named
+WORD = Struct("<QQqQ")  # serial, epoch, position, named
+NEXT = Struct("<Q")  # number of the batch in the pass
+CLAIM = Struct("<II")  # slot, generation
+RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those taken in
+MEMORY = Struct("<Q")  # arena
+
+WELCOMED = Struct("<QQ")  # pid of the engine, instance
+BEGAN = Struct("<QQQQQ")  # epoch, start, batches, arena, its size
+BATCH = Struct("<IIIIQQQQ")  # slot, generation, samples, flags; arena, epoch, step, place of the index
+COLUMN = Struct("<QQQQQQ")  # places of data, bytes of data, places of offsets, shape, validity, dimensions
+COPY = Struct("<Q")  # behind the columns: 1: copy and give back at once
+CLAIMED = Struct("<QQQQ")  # copy, arena, epoch, step
+MAPPED = Struct("<QQ")  # arena, its size
+
+NOWHERE = (1 << 64) - 1  # the place of what a column lacks
+NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
+
+# Requests; RELEASE_ and BYE have no answer.
+HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE = range(1, 12)
+# Answers.
+DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT = range(64, 73)
