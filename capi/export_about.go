@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"fmt"
-	"sync"
 
 	redox "github.com/redox-loader/redox/golib"
 )
@@ -15,11 +14,10 @@ import (
 // sourceHash is that of the sources this library was built from, set by the linker (see build.py).
 var sourceHash string
 
-// sourceHashC makes the hash a C string that lives as long as the process.
-var sourceHashC = sync.OnceValue(func() *C.char { return C.CString(sourceHash) })
-
 //export goRedoxSourceHash
-func goRedoxSourceHash() *C.char { return sourceHashC() }
+func goRedoxSourceHash(buf *C.char, capacity C.size_t) {
+	_ = give([]byte(sourceHash), buf, capacity, nil) // a hash that does not fit is left empty
+}
 
 //export goRedoxLogRead
 func goRedoxLogRead(buf *C.char, capacity C.size_t, need *C.size_t) C.redox_status {

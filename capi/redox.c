@@ -7,6 +7,8 @@
 
 #include "_cgo_export.h"
 
+#include <pthread.h>
+
 #define NOT_IN_FORKED_CHILD()                                                                                          \
   do {                                                                                                                 \
     if (redox_shim_forked()) {                                                                                         \
@@ -188,7 +190,18 @@ const char *redox_version(void) { return REDOX_VERSION; }
 
 uint32_t redox_abi_version(void) { return REDOX_ABI_VERSION; }
 
-const char *redox_source_hash(void) { return redox_shim_forked() ? "" : goRedoxSourceHash(); }
+static char source_hash[65];
+static pthread_once_t source_hash_once = PTHREAD_ONCE_INIT;
+
+static void ask_source_hash(void) { goRedoxSourceHash(source_hash, sizeof source_hash); }
+
+const char *redox_source_hash(void) {
+  if (redox_shim_forked()) {
+    return "";
+  }
+  pthread_once(&source_hash_once, ask_source_hash);
+  return source_hash;
+}
 
 redox_status redox_log_read(char *buf, size_t cap, size_t *need) {
   NOT_IN_FORKED_CHILD();
