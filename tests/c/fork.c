@@ -43,6 +43,7 @@ static void in_child(redox_dataset ds, redox_loader loader) {
   EXPECT(REDOX_EFORK, redox_job_wait(1, 0, text, sizeof text, NULL));
   EXPECT(REDOX_EFORK, redox_job_cancel(1));
   EXPECT(REDOX_EFORK, redox_job_close(1));
+  EXPECT(REDOX_EFORK, redox_engine_serve(-1, "{}"));
   EXPECT(REDOX_EFORK, redox_log_read(text, sizeof text, NULL));
 
   CHECK(redox_last_error(text, sizeof text) <= sizeof text && strstr(text, "forked") != NULL);
