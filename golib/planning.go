@@ -125,6 +125,13 @@ type planRequest struct {
 	Position int64  `json:"position"`  // where the batches begin to count, of a state
 }
 
+// anyRank fills in a rank where all of them are asked about.
+func (o *planOptions) anyRank() {
+	if o.WorldSize != nil && o.Rank == nil {
+		o.Rank = new(int)
+	}
+}
+
 // PlanIndices returns the stored numbers of global batch step of an epoch, from the plan alone: world_size x
 // batch_size entries, rank by rank, Absent where a rank gets nothing, -1-i for padding under pad="mark".
 func (d *Dataset) PlanIndices(optionsJSON []byte, step uint64, resolve Resolver) ([]int64, error) {
@@ -132,6 +139,7 @@ func (d *Dataset) PlanIndices(optionsJSON []byte, step uint64, resolve Resolver)
 	if err := decode(optionsJSON, &o); err != nil {
 		return nil, err
 	}
+	o.anyRank()
 	p, err := d.newPlan(&o.planOptions, resolve)
 	if err != nil {
 		return nil, err
@@ -187,9 +195,7 @@ func (d *Dataset) Simulate(optionsJSON []byte, resolve Resolver) ([]byte, error)
 	if err := decode(optionsJSON, &o); err != nil {
 		return nil, err
 	}
-	if o.WorldSize != nil && o.Rank == nil {
-		o.Rank = new(int) // all nodes are asked about, so any rank will do
-	}
+	o.anyRank()
 	p, err := d.newPlan(&o.planOptions, resolve)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,9 @@ func (r *Run) Next(dst *Batch, timeout time.Duration) error {
 // the slot is released. When the caller holds so many slots that there is none, it returns fault.Range with all needs
 // set; Next then still works.
 func (r *Run) Acquire(dst *Batch, timeout time.Duration) (*Slot, error) {
+	if n := len(dst.Fields); n != 0 && n != len(r.rec.fields) {
+		return nil, fault.New(fault.Invalid, "the batch has %d fields, the loader %d", n, len(r.rec.fields))
+	}
 	var s *Slot
 	err := r.call(timeout, dst, func(p *pass, j *job, claimed bool, pat *patience) error {
 		if claimed {
