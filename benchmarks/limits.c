@@ -2,7 +2,7 @@
  *
  *   limits DIR SAMPLE_BYTES BATCH [SECONDS [CHUNK_BYTES SLOTS]]
  *
- * makes a file of about 1 GiB in DIR (page cache hot) and prints, in samples/s, what each of these ways reaches:
+ * makes a file of about 1 GiB in DIR (page cache hot) and prints, in samples/s and ("_cpu") per second of processor time, what each of these ways reaches:
  *   gather   random rows of a populated mapping of the whole file, copied into one batch buffer
  *   chunks   pread of chunks (8 MiB) into slots (64) in turn, rows taken from random open slots into the batch buffer
  *   inplace  pread of each row to its place in the batch buffer
@@ -98,12 +98,14 @@ static void in_place(size_t n) {
   for (size_t i = 0; i < n; i++) read_fully(out + i * sample_bytes, sample_bytes, (off_t)(below(rows) * sample_bytes));
 }
 
-static double measure(void (*fill)(size_t), double seconds) {
+static void measure(const char *way, void (*fill)(size_t), double seconds) {
   double start = now(), end = start + seconds / 4;
   while (now() < end) fill(batch); /* warm up: pages touched, slots filled */
   size_t done = 0;
+  clock_t cpu = clock();
   for (start = now(); now() < start + seconds; done += batch) fill(batch);
-  return (double)done / (now() - start);
+  double passed = now() - start, used = (double)(clock() - cpu) / CLOCKS_PER_SEC;
+  printf(", \"%s\": %.0f, \"%s_cpu\": %.0f", way, (double)done / passed, way, (double)done / used);
 }
 
 int main(int argc, char **argv) {
@@ -125,8 +127,9 @@ int main(int argc, char **argv) {
   if (!out) die("malloc");
   make_file(argv[1]);
   printf("{\"sample_bytes\": %zu, \"batch\": %zu", sample_bytes, batch);
-  printf(", \"gather\": %.0f", measure(gather, seconds));
-  printf(", \"chunks\": %.0f", measure(from_chunks, seconds));
-  printf(", \"inplace\": %.0f}\n", measure(in_place, seconds));
+  measure("gather", gather, seconds);
+  measure("chunks", from_chunks, seconds);
+  measure("inplace", in_place, seconds);
+  puts("}");
   return 0;
 }

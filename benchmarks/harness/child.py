@@ -39,7 +39,7 @@ def timed(
                 return {
                     "rate": samples / (now - begun),
                     "first_batch_s": first,
-                    "cpu_s": _cpu() - cpu,
+                    "rate_cpu": samples / (_cpu() - cpu),
                     "samples": samples,
                 }
         if begun is None and not warm:
@@ -52,8 +52,9 @@ def length(batch: Any) -> int:
 
 
 def _cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+    """Return the processor time of this process and of its worker processes that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,22 @@ MIB = 1 << 20
 def measure(place: Place, names: set[str], rounds: int) -> list[Row]:
     """Return the chosen rows."""
     rows: list[Row] = []
+    parts: dict[str, Callable[[], list[Row]]] = {
+        "memory": lambda: _memory(place, path, rounds),
+        "import": lambda: [_import(place, max(5, rounds))],
+        "first-batch": lambda: [_first_batch(place, path)],
+    }
     path = place.hot / "footprint.redox"
     if names & {"memory", "resident", "first-batch"}:
         write_redox(SMALL, path, SMALL.samples)
     try:
-        if names & {"memory", "resident"}:
-            rows += [row for row in _memory(place, path, rounds) if row.name in names]
-        if "import" in names:
-            rows.append(_import(place, max(5, rounds)))
-        if "first-batch" in names:
-            rows.append(_first_batch(place, path))
-    except MeasureError as error:
-        rows.append(skipped("footprint", "", str(error)))
+        for name, part in parts.items():
+            if name not in names and not (name == "memory" and "resident" in names):
+                continue
+            try:
+                rows += [row for row in part() if row.name in names]
+            except MeasureError as error:
+                rows.append(skipped(name, "", str(error)))
     finally:
         shutil.rmtree(path, ignore_errors=True)
     return rows
@@ -43,7 +48,7 @@ def measure(place: Place, names: set[str], rounds: int) -> list[Row]:
 
 
 def _memory(place: Place, path: Path, rounds: int) -> list[Row]:
-    window = fitting_window(str(path), BATCH, LIMIT)
+    window = fitting_window(place, str(path), BATCH, LIMIT)
     above, resident = [], []
     for _ in range(rounds):
         child = place.start("harness.footprint.load", path=str(path), memory_limit=LIMIT, window=window)

@@ -71,7 +71,8 @@ class Rates:
             if way.startswith("limits") or way in self._broken:
                 continue
             try:
-                found[way] = self._rate(way)
+                measured = self._measure(way)
+                found |= {way: measured["rate"], f"{way}_cpu": measured["rate_cpu"]}
             except (MeasureError, RuntimeError) as error:
                 self._broken[way] = str(error)
             if limits and way in ("tenth", "resident"):
@@ -86,13 +87,13 @@ class Rates:
 
     def _limits(self) -> dict[str, float]:
         found = self._place.limits(self._shape.size, self._shape.batch, self._seconds / 2)
-        return {name: found[name] for name in ("gather", "chunks", "inplace")}
+        return {name: value for name, value in found.items() if name not in ("sample_bytes", "batch")}
 
-    def _rate(self, way: str) -> float:
+    def _measure(self, way: str) -> dict[str, Any]:
         name, workers = (way[:-1], int(way[-1])) if way[-1].isdigit() else (way, 0)
         if name in rivals.PACKAGES:
             return self._rival(name, workers)
-        return float(self._own(name, workers)["rate"])
+        return self._own(name, workers)
 
     def _own(self, name: str, workers: int) -> dict[str, Any]:
         shape, child, seconds = self._shape, self._place.child, self._seconds
@@ -107,12 +108,14 @@ class Rates:
         path = self._data("redox", write_redox)
         limit = EVERYTHING if name == "resident" else TENTH
         what: dict[str, Any] = {"path": path, "batch": shape.batch, "memory_limit": limit, "seconds": seconds}
-        what["window"] = self.windows[name] = fitting_window(path, shape.batch, limit)
+        if name not in self.windows:
+            self.windows[name] = fitting_window(self._place, path, shape.batch, limit)
+        what["window"] = self.windows[name]
         if name == "samplewise":
             return child("harness.ways.samplewise", **what)
         return child("harness.ways.batched", **what)
 
-    def _rival(self, name: str, workers: int) -> float:
+    def _rival(self, name: str, workers: int) -> dict[str, Any]:
         key = f"rival {name}"
         if key not in self._made:
             python = rivals.install(rivals.PACKAGES[name])
@@ -121,10 +124,9 @@ class Rates:
             self.versions[rivals.PACKAGES[name]] = written["version"]
             self._made[key] = python, path
         python, path = self._made[key]
-        found = self._place.child(
+        return self._place.child(
             "harness.rivals.load", python, name=name, path=path, workers=workers, seconds=self._seconds
         )
-        return float(found["rate"])
 
     def _data(self, name: str, write: Callable[[Shape, Path, int], None]) -> str:
         if name not in self._made:
@@ -140,18 +142,13 @@ def _order(way: str) -> tuple[int, str]:
     return (first.index(way) if way in first else len(first), way)
 
 
-def fitting_window(path: str, batch: int, memory_limit: int) -> int | None:
+def fitting_window(place: Place, path: str, batch: int, memory_limit: int) -> int | None:
     """Return the default window (None) where it fits a limit, else two thirds of the largest that does.
 
     The rest of the memory is for reading ahead, without which every new chunk is waited for.
     """
-    import redox
-
-    try:
-        redox.simulate(path, batch_size=batch, memory_limit=memory_limit)
-    except redox.MemoryLimitError as error:
-        return max(1, (error.window or 0) * 2 // 3)
-    return None
+    largest = place.child("harness.ways.largest_window", path=path, batch=batch, memory_limit=memory_limit)["window"]
+    return max(1, largest * 2 // 3) if largest else None
 
 
 def measure(place: Place, comparisons: list[Comparison], rounds: int, quick: bool) -> tuple[list[Row], dict[str, str]]:
@@ -176,13 +173,15 @@ def measure(place: Place, comparisons: list[Comparison], rounds: int, quick: boo
 
 
 def _row(row: Comparison, rounds: list[dict[str, float]], rates: Rates) -> Row:
-    pairs = []
+    pairs, of_cpu = [], []
     for found in rounds:
-        others = [found[way] for way in row.others if way in found]
+        others = [way for way in row.others if way in found]
         if row.mine in found and others:
-            pairs.append((found[row.mine], max(others)))
+            best = max(others, key=lambda way: found[way])
+            pairs.append((found[row.mine], found[best]))
+            of_cpu.append(found[f"{row.mine}_cpu"] / found[f"{best}_cpu"])
     if not pairs:
         return skipped(row.name, f">= {row.bound:g} x", rates.why((row.mine, *row.others)))
     window = rates.windows.get(row.mine)
     note = f"window {window}" if window else ""
-    return compare(row.name, pairs, "samples/s", row.against, row.bound, note)
+    return compare(row.name, pairs, "samples/s", row.against, row.bound, note, of_cpu)

@@ -18,6 +18,8 @@ class Row:
         against: What it is compared with, in words; empty where the target is absolute.
         reference: The value of that, measured in the same run.
         ratio: Median over the rounds of measured / reference, each ratio taken within one round.
+        of_cpu: As ratio, but of samples per second of processor time, which other work on the machine hardly changes;
+            where it is above the ratio, the loader waited.
         target: In words, like ">= 0.8".
         bound: The target's number.
         at_most: Whether the bound is an upper one.
@@ -35,6 +37,7 @@ class Row:
     reference: float | None = None
     ratio: float | None = None
     spread: tuple[float, float] | None = None
+    of_cpu: float | None = None
     note: str = ""
     rounds: list[dict[str, float]] = field(default_factory=list)
 
@@ -52,13 +55,22 @@ class Row:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def compare(name: str, pairs: list[tuple[float, float]], unit: str, against: str, bound: float, note: str = "") -> Row:
+def compare(
+    name: str,
+    pairs: list[tuple[float, float]],
+    unit: str,
+    against: str,
+    bound: float,
+    note: str = "",
+    of_cpu: list[float] | None = None,
+) -> Row:
     """Return the row of a rate that must be at least `bound` times another one; one pair for each round."""
     ratios = [mine / other for mine, other in pairs]
     return Row(
         name, median(mine for mine, _ in pairs), unit, f">= {bound:g} x", bound, against=against,
         reference=median(other for _, other in pairs), ratio=median(ratios), spread=(min(ratios), max(ratios)),
-        note=note, rounds=[{"measured": mine, "reference": other} for mine, other in pairs],
+        note=note, of_cpu=median(of_cpu) if of_cpu else None,
+        rounds=[{"measured": mine, "reference": other} for mine, other in pairs],
     )  # fmt: skip
 
 
@@ -84,7 +96,7 @@ def number(value: float | None) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-HEADINGS = ("row", "measured", "unit", "against", "reference", "ratio", "spread", "target", "verdict")
+HEADINGS = ("row", "measured", "unit", "against", "reference", "ratio", "spread", "of CPU", "target", "verdict")
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -92,7 +104,7 @@ def cells(row: Row) -> tuple[str, ...]:
     spread = f"{number(row.spread[0])}..{number(row.spread[1])}" if row.spread else "-"
     return (
         row.name, number(row.measured), row.unit, row.against or "-", number(row.reference), number(row.ratio), spread,
-        row.target, row.verdict,
+        number(row.of_cpu),        row.target, row.verdict,
     )  # fmt: skip
 
 

@@ -20,6 +20,18 @@ def batched(path: str, batch: int, memory_limit: int, window: int | None, second
     return timed(lambda: ds, length, 0, seconds) | _counters(ds)
 
 
+def largest_window(path: str, batch: int, memory_limit: int) -> dict[str, int | None]:
+    """The largest window that fits a limit; None where the default one does."""
+    import redox
+
+    ds = redox.RedoxDataset(path, batch_size=batch, batched=True, memory_limit=memory_limit)
+    try:
+        next(iter(ds))
+    except redox.MemoryLimitError as error:
+        return {"window": error.window}
+    return {"window": None}
+
+
 def samplewise(path: str, batch: int, memory_limit: int, window: int | None, seconds: float) -> dict[str, Any]:
     """Samples out of a RedoxDataset, collated by torch's own DataLoader."""
     import redox
