@@ -8,106 +8,30 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import struct
 from collections import deque
-from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any
 
 from redox import client, wire
 from redox.arena import Arena, adopt, columns_of, map_arena
 from redox.client import Answered, Connection
-from redox.session import Progress, Session
+from redox.session import STATE, Progress, Session
 
 if TYPE_CHECKING:
     from redox.columns import Columns
+    from redox.crew import Crew
     from redox.facts import Facts
     from redox.options import Options
+    from redox.state import Cursor
     from redox.world import World
 
-__all__ = ["AttachedPass", "AttachedSession", "Crew"]
+__all__ = ["AttachedPass", "AttachedSession", "status_of", "tell"]
 
 _PATIENCE_S = 5.0  # beyond the engine's own patience
+_ANSWER_S = 30.0  # for what the engine answers at once
 _ORIGINS = 1024  # samples asked for in one message
-
-
-class Crew:
-    """Which workers draw together: those of one iteration of one DataLoader, or a trainer by itself.
-
-    Attributes:
-        trainer: Pid of the process that trains.
-        worker: Number of this worker.
-        workers: How many there are.
-        base: What the workers of one iteration have in common.
-    """
-
-    def __init__(self, trainer: int, worker: int = 0, workers: int = 1, base: int = wire.NO_BASE) -> None:
-        self.trainer, self.worker, self.workers, self.base = trainer, worker, workers, base
-
-    @classmethod
-    def here(cls) -> Crew:
-        """Return that of this process."""
-        import sys
-
-        data = sys.modules.get("torch.utils.data")  # a process without it is no worker of it
-        info = data.get_worker_info() if data is not None else None
-        if info is None:
-            return cls(os.getpid())
-        parent = parent_process()  # not os.getppid(): under forkserver that is the server
-        assert parent is not None and parent.pid is not None
-        return cls(parent.pid, info.id, info.num_workers, (info.seed - info.id) & wire.NOWHERE)
-
-    @property
-    def working(self) -> bool:
-        """Whether this is a worker."""
-        return self.base != wire.NO_BASE
-
-
-def engine_for(world: World, crew: Crew, fingerprint: str, ordinal: int) -> bytes:
-    """Return the name of the engine for a data set of this program.
-
-    Args:
-        world: Which rank this is.
-        crew: Who draws together.
-        fingerprint: Of the data set.
-        ordinal: How manyth data set with this fingerprint the program has made.
-    """
-    return client.engine_name(*_job(world, crew), fingerprint, ordinal)
-
-
-# What tells one job of a launcher from others: of torchrun, of a SLURM step, of Open MPI.
-_JOBS = (
-    ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "GROUP_RANK"),
-    ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_NODEID"),
-    ("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"),
-)
-
-
-def _job(world: World, crew: Crew) -> tuple[object, ...]:
-    """Return what the ranks of a job that are on this node have in common, and nobody else."""
-    if world.ranks_here == 1:
-        return crew.trainer, _started(crew.trainer)
-    for names in _JOBS:
-        values = tuple(os.environ.get(name) for name in names)
-        if values[0] is not None:
-            return values
-    # Ranks that one process has started, as torch.multiprocessing.spawn does.
-    parent = _parent_of(crew.trainer)
-    return parent, _started(parent)
-
-
-def _stat(pid: int) -> list[bytes]:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()
-
-
-def _started(pid: int) -> int:
-    """Return when a process began: with its pid it is that process and no other."""
-    return int(_stat(pid)[19])
-
-
-def _parent_of(pid: int) -> int:
-    return int(_stat(pid)[1])
 
 
 class AttachedSession(Session):
@@ -170,10 +94,29 @@ class AttachedSession(Session):
         """Return a new pass; it begins with its first batch."""
         return AttachedPass(self, next(_count_of(self.name, self.crew.base)), borrow=borrow)
 
+    def template(self) -> dict[str, Any]:
+        """Return a state with everything in it that does not change."""
+        if self._unchanging is None:
+            state = self._status()["state"]
+            self._unchanging = {name: state[name] for name in STATE if name in state}
+        return self._unchanging
+
+    def expect(self, state: dict[str, Any]) -> None:
+        """Raise StateError unless a state is one of this order."""
+        self.ask(wire.CHECK, json.dumps(state).encode(), expect=wire.DONE)
+
+    def stats(self) -> dict[str, Any]:
+        """Return the counters of this rank, for the latest epoch and in all."""
+        stats: dict[str, Any] = self._status()["stats"]
+        for name, skipped in zip(("epoch", "total"), self.skipped, strict=True):
+            stats[name]["skipped"] += skipped
+        return stats
+
+    def _status(self) -> dict[str, Any]:
+        return dict(json.loads(self.ask(wire.STATUS, expect=wire.TEXT)))
+
     def origin(self, numbers: list[int]) -> tuple[list[int], list[str]]:
         """Return the source numbers and keys of stored numbers."""
-        import json
-
         sources: list[int] = []
         keys: list[str] = []
         for first in range(0, len(numbers), _ORIGINS):
@@ -201,6 +144,26 @@ class _File:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._file)
+
+
+def status_of(name: bytes, rank: int) -> dict[str, Any] | None:
+    """Return what an engine says about this process's workers as a rank; None if there is no such engine.
+
+    `passes` began; the latest with `epoch` at position `start`; the next would be `next_epoch` at `next_position`, as
+    word number `serial` has it; `state` has what all states have in common; `stats` the counters.
+    """
+    connection = client.connection_to(name, rank)
+    if connection is None:
+        return None
+    body, _ = connection.request(wire.STATUS, expect=wire.TEXT, timeout_s=_ANSWER_S)
+    return dict(json.loads(bytes(body)))
+
+
+def tell(name: bytes, rank: int, cursor: Cursor) -> None:
+    """Let the engine of workers that live on know what the user says about epochs, if there is such an engine."""
+    connection = client.connection_to(name, rank)
+    if connection is not None:
+        connection.request(wire.SET, wire.WORD.pack(*cursor.word()), expect=wire.DONE, timeout_s=_ANSWER_S)
 
 
 # How many passes this process began, by engine and base: persistent workers begin many with one base.

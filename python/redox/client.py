@@ -24,12 +24,12 @@ from redox import engine, errors, wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Connection", "connect", "engine_name", "find"]
+__all__ = ["Connection", "connect", "connection_to", "engine_name"]
 
 _SUFFIXES = 16
 _ATTEMPTS = 50  # of finding or starting an engine, while others come and go
 _CREDENTIALS = struct.Struct("iII")
-_PATIENCE_S = 5.0  # beyond the time after which the engine itself would have given up
+_ANSWER_S = 30.0  # for what the engine answers at once
 
 _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -218,8 +218,32 @@ def _failure(report: bytes) -> Exception:
     return described(json.loads(report))
 
 
+_lock = threading.Lock()
+_own: dict[tuple[bytes, int], Connection] = {}
+
+
+def connection_to(name: bytes, rank: int) -> Connection | None:
+    """Return this process's own connection to an engine, None if there is no such engine."""
+    key = (name, rank)
+    with _lock:
+        connection = _own.get(key)
+        if connection is None or not connection.alive:
+            connection = find(name)
+            if connection is None:
+                return None
+            try:
+                connection.greet({"trainer": os.getpid(), "rank": rank}, _ANSWER_S, None)
+            except Gone:
+                return None
+            _own[key] = connection
+        return connection
+
+
 def _forget() -> None:
     """In a forked child: the connections are the parent's, and must end with it."""
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+    _own.clear()
     for connection in list(_all):
         connection._dead = errors.ForkError("the connection belongs to the parent process")
         connection._sock.close()

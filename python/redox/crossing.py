@@ -7,8 +7,6 @@ connection of its own, and gets a view of its own mapping; a claim that comes to
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -17,12 +15,12 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-from redox import client, wire
+from redox import wire
 from redox.arena import Arena, Lease, map_arena
-from redox.client import Connection
+from redox.client import connection_to
 from redox.errors import EngineError
 
-__all__ = ["by_reference", "connection_to", "rebuilt"]
+__all__ = ["by_reference", "rebuilt"]
 
 _BYTE = np.dtype("uint8")
 _TIMEOUT_S = 30.0  # the engine answers claims at once
@@ -70,8 +68,6 @@ def _lease_of(tensor: torch.Tensor) -> Lease | None:
 
 # ---- the trainer's side ----------------------------------------------------------------------------------------------
 
-_lock = threading.Lock()
-_connections: dict[tuple[int, bytes, int], Connection] = {}
 _claims: weakref.WeakValueDictionary[tuple[int, int, int], Lease] = weakref.WeakValueDictionary()
 
 
@@ -113,28 +109,3 @@ def rebuilt(
     view = lease.view(lease.arena.address + offset, (size,), _BYTE)
     tensor = torch.from_numpy(view).view(dtype).view(shape)
     return tensor.clone() if copy else tensor
-
-
-def connection_to(name: bytes, rank: int) -> Connection | None:
-    """Return this process's own connection to an engine, None if there is no such engine."""
-    key = (os.getpid(), name, rank)
-    with _lock:
-        connection = _connections.get(key)
-        if connection is None or not connection.alive:
-            connection = client.find(name)
-            if connection is None:
-                return None
-            try:
-                connection.greet({"trainer": os.getpid(), "rank": rank}, _TIMEOUT_S, None)
-            except client.Gone:
-                return None
-            _connections[key] = connection
-        return connection
-
-
-def _fresh_lock() -> None:
-    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_fresh_lock)

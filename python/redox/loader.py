@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from redox.iterable import RedoxDataset  # first: says what to install where PyTorch is missing
 
 import torch.utils.data  # isort: skip
 
+from redox.session import Progress
 from redox.state import Share
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
     Args:
         dataset: What to load; `batched=True` ones give their own batches.
         batch_size: None, or the data set's own.
-        num_workers: 0: reading and assembling run in threads anyway.
+        num_workers: Processes for decoding and Python transforms; reading and assembling run in threads anyway.
         collate_fn: From a list of samples to a batch; None: the default collation.
         **torch_kwargs: `pin_memory` and what else PyTorch's loader takes, but for what decides the order.
 
@@ -62,15 +64,19 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             torch_kwargs.pop(name, None)
         if torch_kwargs.pop("drop_last", False):
             raise ValueError("drop_last=True: give it to RedoxDataset, which leaves out the last global batch")
-        if num_workers != 0:
-            raise RuntimeError(
-                f"num_workers={num_workers}: this version of Redox does not support worker processes; use num_workers=0 "
-                "(reading and assembling run in threads anyway)"
-            )
         if dataset.batched and collate_fn is not None:
             raise ValueError("collate_fn is for samples: a data set with batched=True gives batches; use its transform")
         batches = dataset if dataset.batched else dataset.collated(collate_fn)
-        super().__init__(batches, batch_size=None, num_workers=0, collate_fn=_as_it_is, **torch_kwargs)
+        super().__init__(batches, batch_size=None, num_workers=num_workers, collate_fn=_as_it_is, **torch_kwargs)
+
+        self._given: _Given | None = None  # of the iteration that began last, if workers do the work
+
+    def __iter__(self) -> Any:
+        if self.num_workers == 0:
+            return super().__iter__()
+        status = self.dataset.engine_status()  # type: ignore[attr-defined]
+        self._given = _Given(super().__iter__(), self.dataset, 0 if status is None else status["passes"])
+        return self._given
 
     @property
     def total_batch_size(self) -> int:
@@ -89,6 +95,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; see `RedoxDataset.set_epoch`."""
         self.dataset.set_epoch(epoch)  # type: ignore[attr-defined]
+        self._given = None
 
     def stats(self) -> dict[str, Any]:
         """Return the counters of the data set; see `RedoxDataset.stats`."""
@@ -97,12 +104,71 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
     def state_dict(self) -> dict[str, Any]:
         """Return where training stands: after the batches that this loader has given."""
-        state: dict[str, Any] = self.dataset.state_dict()  # type: ignore[attr-defined]
+        given: Any = self._given
+        if self.num_workers == 0:
+            given = self.dataset
+        elif given is None:
+            given = self._given = _Given(iter(()), self.dataset, sys.maxsize)
+        state: dict[str, Any] = given.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iteration go on where the state was taken; see `RedoxDataset.load_state_dict`."""
         self.dataset.load_state_dict(state)  # type: ignore[attr-defined]
+        self._given = None
+
+
+class _Given:
+    """Counts what an iteration with workers has given: they run ahead, and only this side knows what was received.
+
+    Args:
+        batches: PyTorch's iterator.
+        dataset: Whose batches they are.
+        passes: How many the engine had seen before this one.
+    """
+
+    def __init__(self, batches: Any, dataset: Any, passes: int) -> None:
+        self._batches, self._dataset, self._passes = batches, dataset, passes
+        self._progress: Progress | None = None
+
+    def __iter__(self) -> _Given:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            if self._progress is None:
+                self._progress = self._began()
+            if self._progress is not None:
+                self._progress.done = True
+            raise
+        if self._progress is None:
+            self._progress = self._began()
+        if self._progress is not None:
+            self._progress.batches += 1
+        return batch
+
+    def _began(self) -> Progress | None:
+        status = self._dataset.engine_status()
+        if status is None or status["passes"] <= self._passes:
+            return None
+        progress = Progress(self._dataset.session.share, status["epoch"], status["start"])
+        progress.done = False
+        return progress
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state after the batches that were given."""
+        session = self._dataset.session
+        progress = self._progress or self._began()
+        if progress is not None:
+            epoch, position = progress.epoch, progress.position()
+        else:
+            status = self._dataset.engine_status()
+            epoch, position = session.cursor.peek()
+            if status is not None and status["serial"] >= session.cursor.serial and status["passes"]:
+                epoch, position = status["next_epoch"], status["next_position"]
+        return {**session.template(), "epoch": epoch, "position": position}
 
 
 def _as_it_is(batch: Any) -> Any:

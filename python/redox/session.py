@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from redox import _native
 from redox.columns import Columns, Reader
+from redox.crew import Crew
 from redox.errors import CorruptError, MemoryLimitError, StateError
 from redox.facts import Facts
 from redox.options import Options
@@ -84,6 +85,7 @@ class Session:
         self.fields = facts.choose(options.fields if options.fields is None else tuple(options.fields))
         self.share = share_of(facts, options, world)
         self.cursor = Cursor(self.share.size)
+        self.crew = Crew.here()
         self.latest: Progress | None = None  # of the pass that began last: it is the state
         self.skipped = [0, 0]  # by Python, in the epoch and in all: samples that did not decode or that were refused
         self._lock = threading.Lock()
@@ -156,10 +158,14 @@ class Session:
         latest = self.latest
         if batches is None:
             return self.cursor.peek() if latest is None else (latest.epoch, latest.position())
-        if latest is None:
-            epoch, start = self.cursor.peek()
-        else:
-            epoch, start = latest.epoch, latest.start
+        return self._after(*(self.cursor.peek() if latest is None else (latest.epoch, latest.start)), batches)
+
+    def state_after(self, epoch: int, start: int, batches: int) -> dict[str, Any]:
+        """Return the state after so many batches of an epoch, counted from its beginning, that went on at `start`."""
+        epoch, position = self._after(epoch, start, batches)
+        return {**self.template(), "epoch": epoch, "position": position}
+
+    def _after(self, epoch: int, start: int, batches: int) -> tuple[int, int]:
         done = self.share.before(start)
         if batches < done:
             raise StateError(

@@ -8,7 +8,9 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from redox.attached import AttachedSession, Crew, engine_for
+from redox.attached import AttachedSession, status_of, tell
+from redox.crew import Crew, engine_for
+from redox.errors import StateError
 from redox.facts import Facts
 from redox.options import Options, flag, whole
 from redox.present import Presenter, check_with_index
@@ -18,6 +20,7 @@ from redox.subset import Subset
 from redox.world import World
 
 if TYPE_CHECKING:
+    from redox.state import Cursor
     from redox.values import Maker
 
 __all__ = ["OPTIONS", "Source"]
@@ -57,7 +60,8 @@ class Source:
             World.resolve(*world)  # arguments are checked when they are given
         self._world: World | None = None
         self._session: Session | None = None
-        self._session_of = 0  # the process that it belongs to
+        self._session_of = (0, False)  # the process that it belongs to, and whether that is a worker
+        self._where: Cursor | None = None  # of the object that this one was unpickled from
         self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
 
     @property
@@ -108,19 +112,19 @@ class Source:
         """What this process holds for this object; made at the first use."""
         if self._original is not None:
             return self._original.session  # type: ignore[no-any-return]
-        if self._session is None or self._session_of != os.getpid():
-            before, self._session = self._session, self._new_session()
-            self._session_of = os.getpid()
-            if before is not None:  # of the process that this one was forked from
-                self._session.cursor = before.cursor
+        crew = Crew.here()
+        here = os.getpid(), crew.working
+        if self._session is None or self._session_of != here:
+            where = self._where if self._session is None else self._session.cursor  # forked
+            self._session, self._session_of = self._new_session(crew), here
+            if where is not None:
+                self._session.cursor = where
         return self._session
 
-    def _new_session(self) -> Session:
-        crew = Crew.here()
+    def _new_session(self, crew: Crew) -> Session:
         if not crew.working and self.world.ranks_here == 1:
             return Session(self._facts, self._options, self.world)
-        name = engine_for(self.world, crew, self._facts.fingerprint, self._ordinal)
-        return AttachedSession(self._facts, self._options, self.world, crew, name)
+        return AttachedSession(self._facts, self._options, self.world, crew, self._engine())
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; without it every iteration is the next one.
@@ -128,10 +132,12 @@ class Source:
         After `load_state_dict` with a state of the same epoch the position in it is kept.
         """
         self.session.set_epoch(whole("epoch", epoch, 0, (1 << 63) - 1))
+        tell(self._engine(), self.world.rank, self.session.cursor)
 
     def stats(self) -> dict[str, Any]:
         """Return the counters `{"epoch": {...}, "total": {...}}` of this rank and its node."""
-        return self.session.stats()
+        status = self._workers()
+        return self.session.stats() if status is None else dict(status["stats"])
 
     def state_dict(self, *, batches: int | None = None) -> dict[str, Any]:
         """Return where training stands: a small dict that JSON can hold, the same on every rank.
@@ -145,7 +151,15 @@ class Source:
         """
         if batches is not None:
             batches = whole("batches", batches, 0, (1 << 63) - 1)
-        return self.session.state(batches)
+        status = self._workers()
+        if status is None:
+            return self.session.state(batches)
+        if batches is None:
+            raise StateError(
+                "with DataLoader workers the data set can't know what the training loop has received: use "
+                "redox.DataLoader, or state_dict(batches=k) after k batches of the epoch"
+            )
+        return self.session.state_after(status["epoch"], status["start"], batches)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iteration go on where this state was taken, on any number of ranks, with any batch size.
@@ -156,6 +170,23 @@ class Source:
         epoch, position = parse_state(state, self._facts.fingerprint)
         self.session.expect(state)
         self.session.load(epoch, position)
+        tell(self._engine(), self.world.rank, self.session.cursor)
+
+    def _engine(self) -> bytes:
+        """Return the name of the engine process for this data set, if one serves it."""
+        return engine_for(self.world, Crew.here(), self._facts.fingerprint, self._ordinal)
+
+    def engine_status(self) -> dict[str, Any] | None:
+        """Return what the engine of this data set's workers says; None if there is no engine."""
+        return status_of(self._engine(), self.world.rank)
+
+    def _workers(self) -> dict[str, Any] | None:
+        """Return what the engine of this data set's workers says; None if this process's own iterations count."""
+        session = self.session
+        if session.latest is not None or session.crew.working:
+            return None
+        status = self.engine_status()
+        return status if status is not None and status["passes"] and status["serial"] >= session.cursor.serial else None
 
     def presenter(self, maker: Maker, *, batched: bool = False) -> Presenter:
         """Return how the batches of this data set are shown."""
@@ -166,14 +197,8 @@ class Source:
 
     def __getstate__(self) -> dict[str, Any]:
         self.world  # noqa: B018 - found out where the object was made, not where it is unpickled
-        where = self._session.cursor if self._session is not None else None
+        where = self._session.cursor if self._session is not None else self._where
         return {**self.__dict__, "_session": None, "_where": where}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        where = state.pop("_where")
-        self.__dict__.update(state)
-        if where is not None:
-            self.session.cursor = where
 
 
 def _callable(option: str, value: Any) -> Any:

@@ -218,7 +218,7 @@ func (c *client) status() (answer, error) {
 		return answer{}, err
 	}
 	body, err := json.Marshal(map[string]any{
-		"began": latest.began, "epoch": latest.epoch, "start": latest.start, "serial": cur.serial, "next_epoch": cur.epoch,
+		"passes": latest.began, "epoch": latest.epoch, "start": latest.start, "serial": cur.serial, "next_epoch": cur.epoch,
 		"next_position": cur.position, "state": json.RawMessage(state), "stats": json.RawMessage(stats),
 		"served": json.RawMessage(s.data.Info()),
 	})

@@ -212,7 +212,8 @@ func (s *Server) equip(p *pass) {
 	if err == nil {
 		p.loader, ld.pass = ld, p
 		p.epoch, p.start = p.rank.cursor.begin(ld.Size())
-		p.rank.latest.began, p.rank.latest.epoch, p.rank.latest.start = true, p.epoch, p.start
+		p.rank.latest.epoch, p.rank.latest.start = p.epoch, p.start
+		p.rank.latest.began++
 		p.rank.last = ld
 		if err = ld.Begin(p.epoch, p.start); err == nil {
 			p.batches = ld.Batches()

@@ -24,7 +24,7 @@ type rank struct {
 	free   []*served // loaders without a pass, the latest last
 	last   *served   // of the pass that began last
 	latest struct {  // that pass
-		began bool
+		began int // how many there were
 		epoch uint64
 		start int64
 	}

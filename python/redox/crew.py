@@ -1,0 +1,96 @@
+"""Who draws batches together, and from which engine process.
+
+Workers of one iteration of a DataLoader share its batches; ranks of one node share an engine. Two jobs, two users, two
+data sets of a program, two copies of a test suite must never meet.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from multiprocessing import parent_process
+from typing import TYPE_CHECKING
+
+from redox import client, wire
+
+if TYPE_CHECKING:
+    from redox.world import World
+
+__all__ = ["Crew", "engine_for"]
+
+
+class Crew:
+    """Which workers draw together: those of one iteration of one DataLoader, or a trainer by itself.
+
+    Attributes:
+        trainer: Pid of the process that trains.
+        worker: Number of this worker.
+        workers: How many there are.
+        base: What the workers of one iteration have in common.
+    """
+
+    def __init__(self, trainer: int, worker: int = 0, workers: int = 1, base: int = wire.NO_BASE) -> None:
+        self.trainer, self.worker, self.workers, self.base = trainer, worker, workers, base
+
+    @classmethod
+    def here(cls) -> Crew:
+        """Return that of this process."""
+        data = sys.modules.get("torch.utils.data")  # a process without it is no worker of it
+        info = data.get_worker_info() if data is not None else None
+        if info is None:
+            return cls(os.getpid())
+        parent = parent_process()  # not os.getppid(): under forkserver that is the server
+        assert parent is not None and parent.pid is not None
+        return cls(parent.pid, info.id, info.num_workers, (info.seed - info.id) & wire.NOWHERE)
+
+    @property
+    def working(self) -> bool:
+        """Whether this is a worker."""
+        return self.base != wire.NO_BASE
+
+
+def engine_for(world: World, crew: Crew, fingerprint: str, ordinal: int) -> bytes:
+    """Return the name of the engine for a data set of this program.
+
+    Args:
+        world: Which rank this is.
+        crew: Who draws together.
+        fingerprint: Of the data set.
+        ordinal: How manyth data set with this fingerprint the program has made.
+    """
+    return client.engine_name(*_job(world, crew), fingerprint, ordinal)
+
+
+# What tells one job of a launcher from others: of torchrun, of a SLURM step, of Open MPI.
+_JOBS = (
+    ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "GROUP_RANK"),
+    ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_NODEID"),
+    ("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"),
+)
+
+
+def _job(world: World, crew: Crew) -> tuple[object, ...]:
+    """Return what the ranks of a job that are on this node have in common, and nobody else."""
+    if world.ranks_here == 1:
+        return crew.trainer, _started(crew.trainer)
+    for names in _JOBS:
+        values = tuple(os.environ.get(name) for name in names)
+        if values[0] is not None:
+            return values
+    # Ranks that one process has started, as torch.multiprocessing.spawn does.
+    parent = _parent_of(crew.trainer)
+    return parent, _started(parent)
+
+
+def _stat(pid: int) -> list[bytes]:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def _started(pid: int) -> int:
+    """Return when a process began: with its pid it is that process and no other."""
+    return int(_stat(pid)[19])
+
+
+def _parent_of(pid: int) -> int:
+    return int(_stat(pid)[1])
