@@ -8,8 +8,6 @@ slot is never overwritten under anybody. When the caller has kept all slots, the
 from __future__ import annotations
 
 import ctypes
-import os
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +122,7 @@ class Reader:
             struct_size=ctypes.sizeof(_native.Batch), n_fields=len(fields), cap_samples=batch_size
         )
         self._batch.fields = self._array
+        self._slot = ctypes.c_uint64()  # of a batch that is lent and not delivered yet
         self._dtypes = [fixed_dtype(field) for field in fields]
 
     def lend(self, loader: int, timeout: float, *, borrow: bool = False) -> Columns | None:
@@ -135,17 +134,25 @@ class Reader:
             borrow: The memory goes back with the `Columns`, whoever still looks at it; otherwise with the last array
                 over it.
         """
-        self._reset()
-        status, slot = _native.acquire(loader, self._batch, timeout)
-        if status == _native.END_OF_EPOCH:
-            return None
-        if status == _native.ERANGE:
-            return self._copy(loader, timeout)
+        if not self._slot.value:  # else Ctrl-C came between the last batch and its delivery
+            self._reset()
+            status = _native.acquire(loader, self._batch, timeout, self._slot)
+            if status == _native.END_OF_EPOCH:
+                return None
+            if status == _native.ERANGE:
+                return self._copy(loader, timeout)
         lease = _Lease()
-        weakref.finalize(lease, _native.release, slot, os.getpid()).atexit = False
         columns = self._columns(self._owner if borrow else lease)
         columns.lease = lease if borrow else None
+        _native.release_when_gone(lease, self._slot.value)
+        self._slot.value = 0
         return columns
+
+    def drop(self) -> None:
+        """Give back a batch that was lent but, because of Ctrl-C, not delivered."""
+        slot, self._slot.value = self._slot.value, 0
+        if slot:
+            _native.release(slot)
 
     def _copy(self, loader: int, timeout: float) -> Columns | None:
         """The batch in memory of its own: the caller holds all slots."""

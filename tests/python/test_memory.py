@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import redox
+from redox import _native
+from torch.utils.data import DataLoader
 
 from conftest import write
 
@@ -85,8 +89,6 @@ def test_peak(large: str, loader: str) -> None:
 
 
 def test_resident_bytes_stay_under_the_limit(large: str) -> None:
-    import redox
-
     ds = redox.RedoxDataset(large, batch_size=128, memory_limit=LIMIT, window=16, partitions=8, batched=True)
     for images, _ in ds:
         assert len(images)
@@ -98,8 +100,6 @@ def test_resident_bytes_stay_under_the_limit(large: str) -> None:
 
 
 def test_a_larger_limit_keeps_chunks_for_the_next_epoch(large: str) -> None:
-    import redox
-
     ds = redox.RedoxDataset(large, batch_size=128, memory_limit="400mb", batched=True)
     for _ in range(2):
         for _ in ds:
@@ -107,22 +107,41 @@ def test_a_larger_limit_keeps_chunks_for_the_next_epoch(large: str) -> None:
     assert ds.stats()["epoch"]["chunks_read"] == 0
 
 
-def test_closing_gives_everything_back(pack: Any) -> None:
-    import gc
+def test_closing_gives_everything_back_without_the_collector(pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    closed: list[int] = []
+    new, close = _native.loader_new, _native.loader_close
 
-    import redox
+    def counting_new(*arguments: Any) -> int:
+        made.append(new(*arguments))
+        return made[-1]
+
+    def counting_close(loader: int, pid: int) -> None:
+        closed.append(loader)
+        close(loader, pid)
+
+    monkeypatch.setattr(_native, "loader_new", counting_new)
+    monkeypatch.setattr(_native, "loader_close", counting_close)
 
     def use() -> None:
         ds = redox.RedoxDataset(pack(), batch_size=16)
         first, second = iter(ds), iter(ds)
         next(first), next(second)
         kept = [batch["0"] for batch in redox.open(pack()).batches(16)]
-        del first, second, ds, kept
+        whole = iter(redox.DataLoader(ds))
+        next(whole)
+        redirected = iter(DataLoader(redox.MapDataset(pack(), redirect=True), batch_size=16))
+        next(redirected)
+        del first, second, ds, kept, whole, redirected
 
     use()
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(20):
-        use()
-    gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    files = len(os.listdir("/proc/self/fd"))
+    gc.disable()
+    try:
+        for _ in range(5):
+            use()
+            assert sorted(made) == sorted(closed)
+    finally:
+        gc.enable()
+    assert len(made) > 20
+    assert len(os.listdir("/proc/self/fd")) <= files + 2
