@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import struct
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -174,9 +175,15 @@ def _count_of(name: bytes, base: int) -> itertools.count[int]:
     return _counts.setdefault((os.getpid(), name, base), itertools.count())
 
 
-# Connections of the passes that ended last. With its workers' connections a pass is over for the engine, and what the
-# trainer has not taken off torch's queues by then is lost. So they outlive iterators that are dropped at once.
-_ended: deque[Connection] = deque(maxlen=8)
+class _Part:
+    """A worker's part in a pass. When all workers have given up theirs, what was not received is taken back."""
+
+    def __init__(self, connection: Connection) -> None:
+        weakref.finalize(self, connection.say, wire.LEAVE).atexit = False
+
+
+# Of the passes that this worker finished last: their last batches are still in torch's queues.
+_finished: deque[_Part] = deque(maxlen=8)
 
 
 class AttachedPass:
@@ -191,6 +198,7 @@ class AttachedPass:
     def __init__(self, session: AttachedSession, nth: int, *, borrow: bool = False) -> None:
         self._session, self._nth, self._borrow = session, nth, borrow
         self._connection: Connection | None = None
+        self._part: _Part | None = None
         self._arenas: dict[int, Arena] = {}
         self._number = session.crew.worker  # of the next batch
         self.progress: Progress | None = None
@@ -210,8 +218,9 @@ class AttachedPass:
             if answer.kind != wire.ENDED:
                 raise
             progress.done = True
-            _ended.append(connection)
-            self._connection = None
+            if self._session.crew.working and self._part is not None:
+                _finished.append(self._part)
+            self._connection = self._part = None
             return None
         self._number += self._session.crew.workers
         progress.batches += 1
@@ -228,6 +237,7 @@ class AttachedPass:
             expect=wire.BEGAN_,
             timeout_s=session.patience,
         )
+        self._part = _Part(connection)
         epoch, start, _, arena, size = wire.BEGAN.unpack_from(body)
         assert file is not None
         self._arenas[arena] = adopt(connection, arena, file, size)

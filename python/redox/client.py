@@ -8,6 +8,7 @@ finalisers send from any thread and at any moment, so they never wait for a lock
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -135,12 +136,14 @@ class Connection:
                 self._unsent.append(message)
                 return
 
-    def bye(self) -> None:
-        """Say that this process needs nothing more of the engine than what it holds."""
-        try:
-            self._aside.send(wire.HEAD.pack(wire.BYE, wire.VERSION, 0, 0))
-        except OSError:
-            pass
+    def say(self, kind: int) -> None:
+        """Send a message that has no body and no answer, if that is possible. Never waits: for finalisers.
+
+        BYE: this process needs nothing more of the engine than what it holds. LEAVE: the same of the pass.
+        """
+        if self.alive:
+            with contextlib.suppress(OSError):
+                self._aside.send(wire.HEAD.pack(kind, wire.VERSION, 0, 0))
 
     # ---- the end -------------------------------------------------------------------------------------------------
 

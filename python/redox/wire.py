@@ -30,7 +30,7 @@ MAPPED = Struct("<QQ")  # arena, its size
 NOWHERE = (1 << 64) - 1  # the place of what a column lacks
 NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
-# Requests; RELEASE_ and BYE have no answer.
-HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE = range(1, 12)
+# Requests; RELEASE_, BYE and LEAVE have no answer.
+HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE = range(1, 13)
 # Answers.
 DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT = range(64, 73)

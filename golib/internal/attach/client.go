@@ -22,7 +22,6 @@ type client struct {
 	rank    int
 	pass    *pass
 	worker  int
-	ended   bool // it was told the end of its epoch; guarded by server.mu
 	gone    chan struct{}
 	left    bool // guarded by server.mu
 	sending sync.Mutex
@@ -79,6 +78,12 @@ func (s *Server) serve(conn *net.UnixConn) {
 			s.mu.Lock()
 			if c.trainer != nil {
 				c.trainer.bye = true
+			}
+			s.mu.Unlock()
+		case m.kind == leave:
+			s.mu.Lock()
+			if c.pass != nil {
+				c.pass.leave(c)
 			}
 			s.mu.Unlock()
 		default:

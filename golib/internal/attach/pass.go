@@ -31,11 +31,13 @@ type pass struct {
 	loader  *served
 	clients map[*client]bool // attached now
 	joined  map[int]bool     // workers that came
+	told    map[int]bool     // workers that were told the end
 	broken  bool             // one left before it had all of its batches
 	next    uint64           // number of the batch that is assembled next
 	ready   map[uint64]*loan
 	busy    bool // somebody is in Acquire
 	ended   bool // there is no batch `next`
+	retired bool // the loader may work for another pass
 	over    bool
 	changed chan struct{} // closed and renewed by announce
 }
@@ -148,10 +150,22 @@ func (p *pass) assemble() error {
 	return err
 }
 
-// leave takes note that a client of the pass is gone. mu is held.
+// end takes note that a worker was told the end. When all were, the loader is free for the next pass, while the last
+// batches are on their way. mu is held.
+func (p *pass) end(worker int) {
+	p.told[worker] = true
+	if len(p.told) == p.workers {
+		p.retire()
+	}
+}
+
+// leave takes note that a client of the pass is gone, or needs no more of it. mu is held.
 func (p *pass) leave(c *client) {
+	if !p.clients[c] {
+		return
+	}
 	delete(p.clients, c)
-	if !c.ended {
+	if !p.told[c.worker] {
 		p.broken = true
 	}
 	if len(p.clients) == 0 && (p.broken || len(p.joined) == p.workers) {
@@ -159,7 +173,7 @@ func (p *pass) leave(c *client) {
 	}
 }
 
-// finish ends the pass: batches that nobody holds are taken back, the loader is free for the next one. mu is held.
+// finish ends the pass: batches that nobody holds are taken back. mu is held.
 func (p *pass) finish() {
 	if p.over {
 		return
@@ -174,12 +188,18 @@ func (p *pass) finish() {
 		}
 	}
 	p.announce()
-	if p.loader == nil {
+	p.retire()
+}
+
+// retire lets the loader go. mu is held.
+func (p *pass) retire() {
+	if p.loader == nil || p.retired {
 		return
 	}
+	p.retired = true
 	p.loader.pass, p.loader.full = nil, false
 	if p.trainer.gone {
-		s.discard(p.loader)
+		p.server.discard(p.loader)
 	} else {
 		p.rank.free = append(p.rank.free, p.loader)
 	}

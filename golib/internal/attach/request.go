@@ -116,7 +116,6 @@ func (c *client) begin(r *reader) (answer, error) {
 	if p.failure != nil {
 		return answer{}, p.failure
 	}
-	c.worker = worker
 	fd, size := p.loader.Memory()
 	return answer{
 		kind: began, body: numbers(p.epoch, uint64(p.start), uint64(p.batches), p.loader.arena, uint64(size)), file: fd,
@@ -135,7 +134,7 @@ func (c *client) next(r *reader) (answer, error) {
 	if err != nil {
 		if fault.KindOf(err) == fault.EndOfEpoch {
 			c.server.mu.Lock()
-			c.ended = true
+			c.pass.end(c.worker)
 			c.server.mu.Unlock()
 		}
 		return answer{}, err

@@ -192,13 +192,13 @@ func (s *Server) begin(c *client, key passKey, worker, workers int, w word) (*pa
 	if p == nil || p.over || p.joined[worker] || p.workers != workers {
 		p = &pass{
 			server: s, key: key, trainer: c.trainer, rank: r, workers: workers, made: make(chan struct{}), clients: map[*client]bool{},
-			joined: map[int]bool{}, ready: map[uint64]*loan{}, changed: make(chan struct{}),
+			joined: map[int]bool{}, told: map[int]bool{}, ready: map[uint64]*loan{}, changed: make(chan struct{}),
 		}
 		r.passes[key] = p
 		defer s.equip(p)
 	}
 	p.clients[c], p.joined[worker] = true, true
-	c.pass = p
+	c.pass, c.worker = p, worker
 	s.mu.Unlock()
 	return p, nil
 }

@@ -13,7 +13,7 @@ const version = 1
 // kind is what a message is.
 type kind uint8
 
-// Requests. RELEASE and BYE have no answer.
+// Requests. RELEASE, BYE and LEAVE have no answer.
 const (
 	hello kind = iota + 1
 	begin
@@ -26,6 +26,7 @@ const (
 	status
 	origin
 	bye
+	leave
 )
 
 // Answers.
