@@ -179,7 +179,9 @@ def _load() -> Any:
     global _library, _pid
     path = library_path()
     if not path.is_file():
-        raise ImportError(f"{path} is missing: in a source tree run make build, else install redox-loader again", path=str(path))
+        raise ImportError(
+            f"{path} is missing: in a source tree run make build, else install redox-loader again", path=str(path)
+        )
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
@@ -195,7 +197,9 @@ def _load() -> Any:
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, c_int
     if library.redox_abi_version() != ABI_VERSION:
-        raise ImportError(f"{path} speaks ABI {library.redox_abi_version()}, this package {ABI_VERSION}", path=str(path))
+        raise ImportError(
+            f"{path} speaks ABI {library.redox_abi_version()}, this package {ABI_VERSION}", path=str(path)
+        )
     _start_log()
     _library, _pid = library, os.getpid()
     return library
@@ -208,7 +212,8 @@ def _refuse_stale(path: Path, library: Any) -> None:
     if not script.is_file():
         return
     spec = importlib.util.spec_from_file_location("redox_sourcehash", script)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     library.redox_source_hash.restype = c_char_p
@@ -303,7 +308,6 @@ def poll_log(every_s: float = 0.0) -> None:
         for line in buffer.raw[: need.value - 1].splitlines():
             entry = json.loads(line)
             _log.log(_LEVELS.get(entry.get("level"), logging.INFO), "%s", entry.get("message", ""))
-
 
 
 def owns(pid: int) -> bool:

@@ -220,4 +220,3 @@ class Reader:
             columns.append(Column(field, data, offsets, shape, valid))
         index = _view(owner, batch.index, (n,), _I64)
         return Columns(n, batch.epoch, batch.step, index, columns, bool(batch.flags & _native.BATCH_SKIPPED))
-

@@ -279,12 +279,16 @@ class Dataset:
             window=window, partitions=partitions, exchange=exchange, keep=keep, pad=pad,
             subset=Subset.parse(subset, len(self)),
         )  # fmt: skip
-        native = options.native(World(0, whole("world_size", world_size, 1, 1 << 20), whole("nodes", nodes, 1, 1 << 20)))
+        native = options.native(
+            World(0, whole("world_size", world_size, 1, 1 << 20), whole("nodes", nodes, 1, 1 << 20))
+        )
         wanted = {name: native[name] for name in native if name in _PLAN}
         wanted["epoch"] = whole("epoch", epoch, 0, (1 << 63) - 1)
         held = None
         if options.subset is not None and options.subset.numbers is not None:
-            held = wanted["subset_handle"] = _native.subset_new(handle, _native.numbers_of(options.subset.numbers.tolist()))
+            held = wanted["subset_handle"] = _native.subset_new(
+                handle, _native.numbers_of(options.subset.numbers.tolist())
+            )
         try:
             step = whole("step", step, 0, (1 << 63) - 1)
             found = _native.plan_indices(handle, wanted, step, world_size * options.batch_size)
@@ -295,7 +299,21 @@ class Dataset:
 
 
 _PLAN = frozenset(
-    ["batch_size", "shuffle", "shuffle_seed", "drop_last", "pad", "subset", "window", "partitions", "rank", "world_size", "nodes", "exchange", "keep"]
+    [
+        "batch_size",
+        "shuffle",
+        "shuffle_seed",
+        "drop_last",
+        "pad",
+        "subset",
+        "window",
+        "partitions",
+        "rank",
+        "world_size",
+        "nodes",
+        "exchange",
+        "keep",
+    ]
 )
 
 

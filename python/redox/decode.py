@@ -36,5 +36,7 @@ def _open(data: bytes) -> Image:
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("decoding images needs Pillow: pip install pillow, or pass decode=False for the bytes") from None
+        raise ImportError(
+            "decoding images needs Pillow: pip install pillow, or pass decode=False for the bytes"
+        ) from None
     return Image.open(io.BytesIO(data))

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from redox.iterable import IterableDataset  # noqa: F401 - first: says what to install where PyTorch is missing
+import redox.iterable  # noqa: F401 - first: says what to install where PyTorch is missing
 
 from torch.utils.data import Dataset, Subset  # isort: skip
 
@@ -111,8 +111,8 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
         frame = sys._getframe(1)
         if isinstance(frame.f_locals.get("self"), Subset):
             raise ValueError(
-                "redirect=True can't be asked through torch.utils.data.Subset or random_split, whose indices it would not "
-                "keep: pass subset= to MapDataset, or use redirect=False"
+                "redirect=True can't be asked through torch.utils.data.Subset or random_split, whose indices it would "
+                "not keep: pass subset= to MapDataset, or use redirect=False"
             )
         refuse_workers()
         if not self._sized:
@@ -137,7 +137,9 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
         presenter = self.presenter(TorchMaker())
         begun = time.monotonic()
         columns = self._read(numbers)
-        self._counts.update(samples=len(numbers), batches=1, bytes_delivered=sum(c.data.nbytes for c in columns.columns))
+        self._counts.update(
+            samples=len(numbers), batches=1, bytes_delivered=sum(c.data.nbytes for c in columns.columns)
+        )
         self._counts["wait_s"] += time.monotonic() - begun  # type: ignore[assignment]
         if presenter.plain:
             return Samples(*open_samples(presenter, columns))
@@ -189,7 +191,7 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
         return {"epoch": dict(self._counts), "total": dict(self._counts)}
 
     def state_dict(self, *, batches: int | None = None) -> dict[str, Any]:
-        """Return where training stands; without `redirect` that is the sampler's to know, and there is nothing in it."""
+        """Return where training stands; without `redirect` that is the sampler's to know."""
         if self._redirect:
             return super().state_dict(batches=batches)
         return {"version": VERSION, "dataset": self.fingerprint, "epoch": 0, "position": 0}

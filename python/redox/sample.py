@@ -16,7 +16,7 @@ from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data._utils.collate import collate, default_collate, default_collate_fn_map
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 if TYPE_CHECKING:
     from redox.columns import Columns
@@ -71,7 +71,7 @@ class Record:
         _records[id(samples[0])] = self
 
     def collated(self, batch: list[Any], collate_fn_map: Any) -> Any:
-        """Return what the default collation would for `batch`; raises `_ChangedError` if the short cut does not hold."""
+        """Return what the default collation would for `batch`; raises `_ChangedError` if they are not it."""
         if self._given or len(batch) != len(self._samples) or not all(map(is_, batch, self._samples)):
             raise _ChangedError
         held = map(_refcount, batch)
@@ -152,12 +152,16 @@ def collated(presenter: Presenter, columns: Columns) -> Any:
         if column.offsets is None and (column.valid is None or column.valid.all()):
             together.append(maker.array(column.data, column.field))
         else:
-            together.append(default_collate(transposed(maker.rows(column))))
+            together.append(_collate(transposed(maker.rows(column))))
     if presenter.with_index:
-        together.append(default_collate(transposed(presenter.index(columns))))
+        together.append(_collate(transposed(presenter.index(columns))))
     if presenter.layout == "dict":
         return dict(zip(presenter.names, together, strict=True))
     return together[0] if lone else together
+
+
+def _collate(values: Any) -> Any:
+    return collate(values, collate_fn_map=default_collate_fn_map)
 
 
 class _ChangedError(Exception):

@@ -24,7 +24,8 @@ def parse_size(value: int | str, option: str, minimum: int = 1) -> int:
     size = _bytes_of(value)
     if size is None or size < minimum:
         raise ValueError(
-            f'{option}={value!r}: expected a size of at least {show_size(minimum)}, as bytes or like "512kb", "8mb", "1.5gb"'
+            f"{option}={value!r}: expected a size of at least {show_size(minimum)}, "
+            'as bytes or like "512kb", "8mb", "1.5gb"'
         )
     return size
 

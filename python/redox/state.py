@@ -127,7 +127,9 @@ def parse_state(state: Any, fingerprint: str) -> tuple[int, int]:
         StateError: It is no state, of a newer version, or of another data set.
     """
     if not isinstance(state, dict) or "version" not in state:
-        raise StateError(f"expected a state of Redox (a dict with version, dataset, epoch, position), got {_shown(state)}")
+        raise StateError(
+            f"expected a state of Redox (a dict with version, dataset, epoch, position), got {_shown(state)}"
+        )
     version = state["version"]
     if not isinstance(version, int) or version > VERSION:
         raise StateError(f"the state has version {version}, this Redox reads up to {VERSION}: update redox-loader")

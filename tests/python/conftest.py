@@ -65,7 +65,11 @@ _LAYOUTS: dict[str, Callable[[int], Any]] = {
     "tuple": lambda i: (pixels(i), i),
     "dict": lambda i: {"image": pixels(i), "label": i, "text": f"sample {i}"},
     "scalar": pixels,
-    "ragged": lambda i: {"data": b"%d:" % i + bytes(i % 97), "text": "ä" * (i % 5), "meta": {"i": i, "l": [i] * (i % 3)}},
+    "ragged": lambda i: {
+        "data": b"%d:" % i + bytes(i % 97),
+        "text": "ä" * (i % 5),
+        "meta": {"i": i, "l": [i] * (i % 3)},
+    },
 }
 
 

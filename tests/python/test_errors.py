@@ -60,7 +60,16 @@ def test_skip_sample_is_a_signal() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [(5, 5), ("512kb", 512 << 10), ("8MB", 8 << 20), ("1.5gb", 3 << 29), (" 2 tb ", 2 << 40), ("100", 100), ("7b", 7), ("4k", 4096)],
+    [
+        (5, 5),
+        ("512kb", 512 << 10),
+        ("8MB", 8 << 20),
+        ("1.5gb", 3 << 29),
+        (" 2 tb ", 2 << 40),
+        ("100", 100),
+        ("7b", 7),
+        ("4k", 4096),
+    ],
 )
 def test_sizes(text: int | str, size: int) -> None:
     assert parse_size(text, "x") == size

@@ -15,13 +15,18 @@ def run(code: str) -> str:
 
 
 def test_import_brings_nothing_along() -> None:
-    loaded = run("import sys, redox; print(*[m for m in ('torch', 'PIL', 'numpy', 'ctypes', 'redox._native') if m in sys.modules])")
+    loaded = run(
+        "import sys, redox; names = 'torch', 'PIL', 'numpy', 'ctypes', 'redox._native';"
+        "print(*[name for name in names if name in sys.modules])"
+    )
     assert loaded == ""
 
 
 def test_import_is_quick() -> None:
-    code = "import numpy, time; t = time.perf_counter(); import redox; redox.Dataset; print(time.perf_counter() - t)"
-    assert min(float(run(code)) for _ in range(3)) < 0.05
+    """Of the processor's time: what the rest of the machine does is not in it."""
+    code = "import numpy, time; t = time.process_time(); import redox; {}; print(time.process_time() - t)"
+    assert min(float(run(code.format("0"))) for _ in range(3)) < 0.01
+    assert min(float(run(code.format("redox.Dataset"))) for _ in range(3)) < 0.1
 
 
 def test_data_set_objects_load_no_library(pack: object) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import redox
 import torch
-
 from conftest import number_of
 
 
@@ -59,7 +58,8 @@ def test_stats(pack: Any) -> None:
     assert stats["total"]["samples"] == 2000
     with redox.open(pack()) as d:
         assert stats["epoch"]["chunks_read"] <= d.info.chunks <= stats["total"]["chunks_read"]
-    names = "samples batches bytes_delivered chunks_read reads bytes_read redirected padded skipped resident_bytes resident_peak"
+    names = "samples batches bytes_delivered chunks_read reads bytes_read redirected padded skipped"
+    names += " resident_bytes resident_peak"
     names += " wait_s wait_storage_s wait_peer_s wait_decode_s peer_bytes_in peer_bytes_out peer_late peer_fallback vif"
     for part in ("epoch", "total"):
         assert set(names.split()) <= set(stats[part]), part
@@ -75,18 +75,10 @@ def test_padding_is_counted(pack: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"batch_size": 8}, ValueError),
-        ({"shuffle": True}, ValueError),
-        ({"sampler": [1]}, ValueError),
-        ({"batch_sampler": [[1]]}, ValueError),
-        ({"drop_last": True}, ValueError),
-        ({"num_workers": 1}, RuntimeError),
-    ],
+    "options", [{"batch_size": 8}, {"shuffle": True}, {"sampler": [1]}, {"batch_sampler": [[1]]}, {"drop_last": True}]
 )
-def test_what_the_data_set_decides_is_refused(pack: Any, options: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error, match=next(iter(options))):
+def test_what_the_data_set_decides_is_refused(pack: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
         redox.DataLoader(data(pack()), **options)
 
 

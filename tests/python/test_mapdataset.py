@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import redox
 import torch
+from conftest import number_of
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, Subset, WeightedRandomSampler
 from torch.utils.data import random_split as split_randomly
-
-from conftest import number_of
 
 
 def stored(path: str) -> list[int]:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import redox
+from conftest import write
 from redox import _native
 from torch.utils.data import DataLoader
-
-from conftest import write
 
 LIMIT = 10 << 20
 N = 70_000  # x 3 KB = 20 times the limit

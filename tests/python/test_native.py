@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
@@ -39,21 +40,21 @@ def test_every_status_is_an_exception() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda h: _native.dataset_info(h),
+        _native.dataset_info,
         lambda h: _native.read(h, _native.numbers_of([0]), _native.Batch()),
         lambda h: _native.find_key(h, "x"),
         lambda h: _native.loader_new(h, {"batch_size": 1}),
         lambda h: _native.next_batch(h, _native.Batch(), 0.1),
-        lambda h: _native.acquire(h, _native.Batch(), 0.1),
-        lambda h: _native.state(h),
-        lambda h: _native.stats(h),
-        lambda h: _native.cancel(h),
+        lambda h: _native.acquire(h, _native.Batch(), 0.1, ctypes.c_uint64()),
+        _native.state,
+        _native.stats,
+        _native.cancel,
         lambda h: _native.set_epoch(h, 0),
-        lambda h: _native.loader_close(h),
-        lambda h: _native.dataset_close(h),
-        lambda h: _native.writer_resumed(h),
-        lambda h: _native.writer_commit(h),
-        lambda h: _native.job_cancel(h),
+        _native.loader_close,
+        _native.dataset_close,
+        _native.writer_resumed,
+        _native.writer_commit,
+        _native.job_cancel,
     ],
 )
 def test_handles_that_are_gone_are_refused(pack: Any, call: Any) -> None:
@@ -88,7 +89,10 @@ def test_a_name_in_any_encoding(tmp_path: Path, pack: Any) -> None:
 
 
 def test_log_lines_reach_logging(pack: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [json.dumps({"level": level, "message": f"{level} ä"}).encode() for level in ("debug", "info", "warning", "error")]
+    lines = [
+        json.dumps({"level": level, "message": f"{level} ä"}).encode()
+        for level in ("debug", "info", "warning", "error")
+    ]
     waiting = [b"\n".join(lines) + b"\n"]
 
     class Library:
@@ -116,7 +120,13 @@ def package_in(tmp_path: Path) -> Path:
 
 def use_from(tmp_path: Path) -> str:
     code = "import redox._native as n; n.load(); print('loaded')"
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(tmp_path / "python")}, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "python")},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     return done.stdout + done.stderr
 
 

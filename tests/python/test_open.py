@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 import redox
-
 from conftest import SHAPE, number_of, pixels, write
 
 
@@ -94,8 +93,18 @@ def test_all_kinds_come_back(tmp_path: Path) -> None:
         }
 
     fields = {
-        **{"b": "bytes", "s": "str", "i": "int", "f": "float", "t": "bool", "j": "json", "fixed": "float32[2,3]"},
-        **{"zero": "float64[]", "any": "int16", "maybe": "str?", "perhaps": "int?", "rather": "uint16[2]?"},
+        "b": "bytes",
+        "s": "str",
+        "i": "int",
+        "f": "float",
+        "t": "bool",
+        "j": "json",
+        "fixed": "float32[2,3]",
+        "zero": "float64[]",
+        "any": "int16",
+        "maybe": "str?",
+        "perhaps": "int?",
+        "rather": "uint16[2]?",
     }
     path = write(tmp_path / "all", map(sample, range(50)), fields=fields, chunk_size="1kb")
     with redox.open(path) as d:
@@ -303,9 +312,11 @@ def stuck(pack: Any, tmp_path: Path) -> Path:
 
 
 def test_storage_that_stands_still_is_a_stall(stuck: Path) -> None:
+    ds = redox.RedoxDataset(stuck, batch_size=4, timeout=1.0)
+    iterator = iter(ds)
     begun = time.monotonic()
     with pytest.raises(redox.StallError, match=r"chunk \d+"):
-        next(iter(redox.RedoxDataset(stuck, batch_size=4, timeout=1.0)))
+        next(iterator)
     assert 0.9 < time.monotonic() - begun < 5
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import redox
 import torch
-
 from conftest import number_of, write
 
 

@@ -1,4 +1,4 @@
-"""Samples that are corrupt, don't decode or are refused: an error, or with on_error="skip" another one in their place."""
+"""Samples that are corrupt, don't decode or are refused: an error, or with on_error="skip" another in their place."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 import redox
-from torch.utils.data import DataLoader
-
 from conftest import number_of, pixels, write
+from torch.utils.data import DataLoader
 
 
 def data(path: Any, **options: Any) -> redox.RedoxDataset:
@@ -33,7 +32,9 @@ def stand_ins(labels: list[int], bad: set[int], batch_size: int = 8) -> list[int
     for i in range(0, len(labels), batch_size):
         batch = labels[i : i + batch_size]
         for place, label in enumerate(batch):
-            good = [x for x in reversed(batch[: place + 1]) if x not in bad] + [x for x in batch[place:] if x not in bad]
+            good = [x for x in reversed(batch[: place + 1]) if x not in bad] + [
+                x for x in batch[place:] if x not in bad
+            ]
             wanted.append(good[0])
             assert label is not None
     return wanted
@@ -100,7 +101,9 @@ def test_images_that_do_not_decode(tmp_path: Path) -> None:
     for options in ({}, {"batched": True}):
         labels = []
         for item in data(path, **options):
-            pairs = zip(item["image"], item["label"].tolist(), strict=True) if options else [(item["image"], item["label"])]
+            pairs = (
+                zip(item["image"], item["label"].tolist(), strict=True) if options else [(item["image"], item["label"])]
+            )
             for picture, label in pairs:
                 assert picture.getpixel((0, 0)) == (label, label, label)
                 labels.append(label)
@@ -141,7 +144,9 @@ def test_a_corrupt_sample(damaged: Path, pack: Any, caplog: pytest.LogCaptureFix
     text = caplog.text
     with redox.open(damaged) as d:
         number = caught.value.sample
-        assert all(word in text for word in (f"chunk {caught.value.chunk}", "shard 0", f"sample {number}", d.key(number))), text
+        assert all(
+            word in text for word in (f"chunk {caught.value.chunk}", "shard 0", f"sample {number}", d.key(number))
+        ), text
     with pytest.raises(redox.CorruptError):
         list(data(damaged, max_skipped=0))
 
@@ -180,8 +185,8 @@ def test_flipped_bytes_are_never_wrong_data(pack: Any, tmp_path: Path) -> None:
                     assert number_of(image) == label
                     labels.append(label)
                 assert sorted(labels) == list(range(100))
-            except (redox.Error, ValueError) as error:
-                assert isinstance(error, redox.Error), (file, at, error)
+            except redox.Error:
+                pass  # told; any other exception fails the test
         file.write_bytes(content)
 
 

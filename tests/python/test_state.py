@@ -20,7 +20,9 @@ shares = st.builds(
 
 @given(shares)
 def test_ranks_get_the_epoch_and_nothing_else(share: Share) -> None:
-    ranks = [Share(share.size, share.batch_size, share.world, r, share.drop_last, share.padded) for r in range(share.world)]
+    ranks = [
+        Share(share.size, share.batch_size, share.world, r, share.drop_last, share.padded) for r in range(share.world)
+    ]
     total = sum(rank.samples() for rank in ranks)
     if share.drop_last:
         assert total == share.size - share.size % share.step
@@ -92,5 +94,5 @@ def test_a_state_that_does_not_fit_is_refused(state: object) -> None:
 
 
 def test_a_foreign_state_names_both_data_sets() -> None:
-    with pytest.raises(StateError, match="data set theirs.*data set ours"):
+    with pytest.raises(StateError, match=r"data set theirs.*data set ours"):
         parse_state({"version": 1, "dataset": "theirs", "epoch": 0, "position": 0}, "ours")

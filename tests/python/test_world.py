@@ -54,7 +54,9 @@ def test_an_environment_without_a_rank_is_refused(monkeypatch: pytest.MonkeyPatc
         World.resolve()
 
 
-@pytest.mark.parametrize("arguments", [(None, 2, None), (1, None, None), (2, 2, None), (-1, 2, None), (0, 0, None), (0, 2, 3)])
+@pytest.mark.parametrize(
+    "arguments", [(None, 2, None), (1, None, None), (2, 2, None), (-1, 2, None), (0, 0, None), (0, 2, 3)]
+)
 def test_impossible_worlds(arguments: tuple[int | None, int | None, int | None]) -> None:
     with pytest.raises(ValueError, match=r"rank|world_size|nodes"):
         World.resolve(*arguments)
