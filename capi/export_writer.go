@@ -63,21 +63,19 @@ func goRedoxWriterResumed(h C.redox_writer, samples *C.uint64_t) C.redox_status 
 
 //export goRedoxWriterCommit
 func goRedoxWriterCommit(h C.redox_writer) C.redox_status {
-	return finish("redox_writer_commit", h, (*redox.Writer).Commit)
+	// The handle stays good meanwhile, so that an abort can end the commit.
+	status := with("redox_writer_commit", writers, uint64(h), (*redox.Writer).Commit)
+	writers.take(uint64(h), nil)
+	return status
 }
 
 //export goRedoxWriterAbort
 func goRedoxWriterAbort(h C.redox_writer) C.redox_status {
-	return finish("redox_writer_abort", h, (*redox.Writer).Abort)
-}
-
-// finish ends a writer, whatever comes of it.
-func finish(name string, h C.redox_writer, end func(*redox.Writer) error) C.redox_status {
-	return call(name, func() error {
-		w, ok := writers.take(uint64(h), nil)
+	return call("redox_writer_abort", func() error {
+		w, ok := writers.take(uint64(h), (*redox.Writer).Cancel)
 		if !ok {
 			return stale(uint64(h))
 		}
-		return end(w)
+		return w.Abort()
 	})
 }

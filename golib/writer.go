@@ -85,6 +85,9 @@ func (o *packOptions) options() (pack.Options, error) {
 
 // Writer writes a data set sample by sample. Safe for concurrent use; samples are taken one at a time.
 type Writer struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+
 	mu   sync.Mutex
 	w    *pack.Writer
 	next uint64 // source number of the next Write
@@ -104,11 +107,13 @@ func NewWriter(dst string, optionsJSON []byte) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := pack.NewWriter(context.Background(), dir, opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	w, err := pack.NewWriter(ctx, dir, opts)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
-	return &Writer{w: w, next: w.Resumed()}, nil
+	return &Writer{ctx: ctx, cancel: cancel, w: w, next: w.Resumed()}, nil
 }
 
 // Write takes the next sample.
@@ -139,18 +144,26 @@ func (w *Writer) write(source uint64, key string, vals []Value) error {
 // Resumed is how many source samples an interrupted run has safely taken.
 func (w *Writer) Resumed() uint64 { return w.w.Resumed() }
 
-// Commit publishes the data set.
+// Commit publishes the data set. Cancel ends it soon; what can be resumed is kept.
 func (w *Writer) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.cancel()
 	_, err := w.w.Commit()
+	if err != nil && w.ctx.Err() != nil {
+		return fault.Wrap(fault.Canceled, err, "canceled")
+	}
 	return err
 }
+
+// Cancel makes a Commit that is under way return. After it only Abort is left.
+func (w *Writer) Cancel() { w.cancel() }
 
 // Abort ends the writer without one.
 func (w *Writer) Abort() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.cancel()
 	return w.w.Abort()
 }
 
