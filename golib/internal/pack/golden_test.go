@@ -82,7 +82,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestReaderFromTheDocument runs a reader that was written from docs/format.md alone, in Python without a package,
+// TestReaderFromTheDocument runs a second reader, which knows what docs/format.md says: in Python without a package,
 // and compares what it reads with what went in, for both codecs.
 func TestReaderFromTheDocument(t *testing.T) {
 	python, err := exec.LookPath("python3")

@@ -1,4 +1,4 @@
-"""A reader of Redox data sets, written from docs/format.md alone: python3 read.py DIRECTORY
+"""A second reader of Redox data sets, which shares nothing with the library: python3 read.py DIRECTORY
 
 Prints one line a sample, ordered by source number. It checks every checksum that it comes by.
 """
