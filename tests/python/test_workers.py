@@ -1,103 +1,208 @@
-"""Worker processes of packing. Pure: no library."""
+"""Loading with DataLoader workers: the order, the epochs, the life of batches, the state."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
-from redox.workers import Workers, sendable
+import redox
+
+torch = pytest.importorskip("torch")
+DataLoader = torch.utils.data.DataLoader
+B = 32
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_results_come_in_order(count: int) -> None:
-    def work(i: int) -> int:
-        time.sleep(0.002 * (i % 3))
-        return i * i
-
-    with Workers(work, count) as workers:
-        assert list(workers.map(iter(range(200)))) == [i * i for i in range(200)]
+@pytest.fixture
+def data(pack: Any) -> Callable[..., Any]:
+    """A data set of 1,000 `(pixels, number)` samples."""
+    return lambda **options: redox.RedoxDataset(pack(), **{"batch_size": B, **options})
 
 
-def test_large_tasks_and_results_do_not_block_each_other() -> None:
-    with Workers(lambda data: data + b"!", 2) as workers:
-        sent = [bytes([i]) * 300_000 for i in range(120)]
-        assert list(workers.map(iter(sent))) == [data + b"!" for data in sent]
+def plain(ds: Any, workers: int = 0, **options: Any) -> Any:
+    """PyTorch's own loader, as a user would write it."""
+    return DataLoader(ds, None if ds.batched else B, num_workers=workers, **options)
 
 
-def test_tasks_are_taken_only_a_few_batches_ahead() -> None:
-    taken = 0
-
-    def tasks() -> Iterator[int]:
-        nonlocal taken
-        while taken < 10_000:
-            yield taken
-            taken += 1
-
-    with Workers(lambda i: i, 2) as workers:
-        results = workers.map(tasks())
-        next(results)
-        assert taken < 300
+def labels(batches: Iterable[Any]) -> list[int]:
+    """The numbers of the samples, after checking their pixels."""
+    seen = []
+    for images, numbers in batches:
+        check(images, numbers)
+        seen += numbers.tolist()
+    return seen
 
 
-def test_torch_and_random_numbers_are_safe() -> None:
-    torch = pytest.importorskip("torch")
-    (torch.ones(500, 500) @ torch.ones(500, 500)).sum()  # starts the parent's threads
+def check(images: Any, numbers: Any) -> None:
+    from conftest import pixels
 
-    def work(_: int) -> tuple[float, float]:
-        return float((torch.ones(500, 500) @ torch.ones(500, 500))[0, 0]), float(np.random.rand())
-
-    with Workers(work, 2) as workers:
-        results = list(workers.map(iter(range(64))))
-    assert {one for one, _ in results} == {500.0}
-    assert len({luck for _, luck in results}) == 64
+    for image, number in zip(images.numpy(), numbers.tolist(), strict=True):
+        assert (image == pixels(number)).all()
 
 
-def test_a_killed_worker_is_told() -> None:
-    def work(i: int) -> int:
-        if i == 40:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return i
-
-    with Workers(work, 2) as workers, pytest.raises(RuntimeError, match="killed by signal 9"):
-        list(workers.map(iter(range(1000))))
+@pytest.fixture
+def epochs(data: Any) -> list[list[int]]:
+    """The first epochs without workers."""
+    loader = plain(data())
+    return [labels(loader) for _ in range(4)]
 
 
-def test_closing_does_not_wait_for_slow_work() -> None:
-    with Workers(time.sleep, 2) as workers:
-        results = workers.map(iter([0.0] * 16 + [60.0] * 100))
-        next(results)
-        begin = time.monotonic()
-    assert time.monotonic() - begin < 1
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_order_is_that_without_workers(data: Any, epochs: Any, workers: int, batched: bool) -> None:
+    loader = plain(data(batched=batched), workers)
+    assert [labels(loader) for _ in range(3)] == epochs[:3]
+    assert len(loader) == 32
 
 
-def test_workers_end_with_their_parent() -> None:
-    code = (
-        "import os, time\nfrom redox.workers import Workers\n"
-        "w = Workers(time.sleep, 2)\nprint(*[p.pid for p in w._processes], flush=True)\n"
-        "next(w.map(iter([0.0] * 16 + [60.0] * 100)))\ntime.sleep(60)"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    pids = [int(p) for p in parent.stdout.readline().split()]
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    end = time.monotonic() + 5
-    while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert len(pids) == 2
-    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_start_methods(data: Any, epochs: Any, method: str) -> None:
+    ds = data()
+    ds.set_epoch(1)
+    assert labels(plain(ds, 1, multiprocessing_context=method)) == epochs[1]
 
 
-def test_errors_that_do_not_pickle_keep_their_words() -> None:
-    class LocalError(Exception):
-        pass
+def test_fork_after_the_library_was_used_and_beside_a_live_iterator(data: Any, epochs: Any) -> None:
+    ds = data()
+    live = iter(plain(ds))
+    first = next(live)
+    assert labels(plain(data(), 2)) == epochs[0]
+    assert labels([first, *live]) == epochs[0]
 
-    assert str(sendable(LocalError("boom"))) == "LocalError: boom"
-    assert type(sendable(KeyError("x"))) is KeyError
+
+def test_persistent_workers_follow_set_epoch(data: Any, epochs: Any) -> None:
+    ds = data()
+    loader = plain(ds, 2, persistent_workers=True)
+    assert [labels(loader) for _ in range(2)] == epochs[:2]
+    ds.set_epoch(1)
+    assert [labels(loader) for _ in range(2)] == epochs[1:3]
+
+
+def test_break_then_again(data: Any, epochs: Any) -> None:
+    for persistent in (False, True):
+        ds = data()
+        loader = plain(ds, 2, persistent_workers=persistent)
+        for _ in range(5):
+            for batch in loader:
+                check(*batch)
+                break
+        ds.set_epoch(2)
+        assert labels(loader) == epochs[2]
+
+
+def test_two_live_iterators_are_independent(data: Any, epochs: Any) -> None:
+    loader = plain(data(), 1)
+    first, second = iter(loader), iter(loader)
+    a, b = [], []
+    for _ in range(32):
+        a.append(next(first))
+        b.append(next(second))
+    assert sorted([labels(a), labels(b)]) == sorted(epochs[:2])
+
+
+def test_two_data_sets_at_once(data: Any, pack: Any, epochs: Any) -> None:
+    train, valid = data(subset=(0.0, 0.7)), data(subset=(0.7, 1.0))
+    seen = labels(plain(train, 1))
+    for x, y in zip(plain(train, 1), plain(valid, 1), strict=False):
+        check(*x)
+        check(*y)
+    assert sorted(seen + labels(plain(valid, 1))) == list(range(1000))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_trainer_that_keeps_everything(data: Any, epochs: Any, workers: int) -> None:
+    kept = list(plain(data(), workers))
+    assert labels(kept) == epochs[0]
+
+
+def test_a_trainer_that_edits_in_place(data: Any) -> None:
+    ds = data(batched=True)
+    for _ in range(3):
+        for images, numbers in plain(ds, 2):
+            check(images, numbers)
+            images.zero_()
+            numbers.fill_(-1)
+
+
+def test_views_keep_the_batch(data: Any) -> None:
+    views: list[Any] = [
+        lambda t: t.numpy(), lambda t: t.detach(), lambda t: t[3:5], lambda t: t.view(-1), lambda t: t[0], lambda t: t.T,
+        lambda t: memoryview(t.numpy()), lambda t: t.unbind()[-1],
+    ]  # fmt: skip
+    kept, wanted = [], []
+    for i, (images, _) in enumerate(plain(data(batched=True), 2)):
+        view = views[i % len(views)](images.flatten(1))
+        kept.append(view)
+        wanted.append(torch.as_tensor(np.asarray(view)).clone())
+        del images, view
+    assert all(torch.equal(torch.as_tensor(np.asarray(view)), copy) for view, copy in zip(kept, wanted, strict=True))
+
+
+def test_a_worker_that_keeps_its_samples(data: Any, epochs: Any) -> None:
+    class Keeper(torch.utils.data.IterableDataset):  # type: ignore[misc,name-defined]
+        def __init__(self, ds: Any) -> None:
+            self.ds = ds
+
+        def __iter__(self) -> Any:
+            kept = list(self.ds)
+            yield from kept
+
+    assert labels(DataLoader(Keeper(data()), B, num_workers=1)) == epochs[0]
+
+
+def test_transforms_and_collation(data: Any) -> None:
+    def doubled(image: Any) -> Any:
+        return image.float() * 2
+
+    expected = list(plain(data(transform=doubled)))
+    for ours, theirs in zip(plain(data(transform=doubled), 2), expected, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
+
+
+def test_variable_fields_and_keys(pack: Any) -> None:
+    for layout in ("dict", "ragged"):
+        for with_index in (False, "source", "key"):
+            ds = redox.RedoxDataset(pack(200, layout), batch_size=16, batched=True, with_index=with_index)
+            ds.set_epoch(0)
+            expected = list(DataLoader(ds, None))
+            ds.set_epoch(0)
+            assert repr(list(DataLoader(ds, None, num_workers=2))) == repr(expected)
+
+
+def test_state_counts_what_was_received(data: Any, epochs: Any) -> None:
+    loader = redox.DataLoader(data(), num_workers=2)
+    assert (loader.state_dict()["epoch"], loader.state_dict()["position"]) == (0, 0)
+    assert labels(loader) == epochs[0]
+    assert loader.state_dict()["position"] == 1000
+    batches = iter(loader)
+    assert (loader.state_dict()["epoch"], loader.state_dict()["position"]) == (1, 0)
+    labels([next(batches) for _ in range(5)])
+    state = json.loads(json.dumps(loader.state_dict()))
+    assert (state["epoch"], state["position"]) == (1, 5 * B)
+    for workers, batch_size in ((0, 20), (1, B), (3, 50)):
+        again = redox.DataLoader(data(batch_size=batch_size), num_workers=workers)
+        again.load_state_dict(state)
+        assert labels(again) == epochs[1][5 * B :]
+        assert labels(again) == epochs[2]
+
+
+def test_state_of_the_data_set_needs_the_count(data: Any, epochs: Any) -> None:
+    ds = data()
+    for _ in plain(ds, 2):
+        break
+    with pytest.raises(redox.StateError, match=r"batches="):
+        ds.state_dict()
+    state = ds.state_dict(batches=3)
+    again = data()
+    again.load_state_dict(state)
+    assert labels(plain(again, 1)) == epochs[0][3 * B :]
+
+
+def test_counters(data: Any) -> None:
+    loader = redox.DataLoader(data(), num_workers=2)
+    labels(loader)
+    stats = loader.stats()["epoch"]
+    assert (stats["samples"], stats["batches"]) == (1000, 32)
+    assert stats["chunks_read"] == redox.open(loader.dataset.path).info.chunks

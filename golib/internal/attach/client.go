@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,36 +131,22 @@ func (s *Server) forget(c *client) {
 	delete(s.clients, c)
 	trainers := c.pass == nil || c.pass.workers == 1 && c.pass.key.base == noBase
 	for _, l := range s.loans.all {
-		if l == nil {
+		if l == nil || !slices.Contains(l.holders, c) {
 			continue
 		}
 		for l.drop(c) {
 			l.orphan = l.orphan || !trainers
 		}
+		s.settle(l)
 	}
 	if c.pass != nil {
 		c.pass.leave(c)
 	}
-	defer s.farewell(c.trainer)
-	for _, l := range s.loans.all {
-		if l != nil && (c.pass == nil || l.pass == c.pass) && !l.waits() {
-			s.settle(l)
-		}
-	}
+	s.farewell(c.trainer)
 }
 
 // noBase is the seed in the key of a pass that the trainer makes itself.
 const noBase = ^uint64(0)
-
-// waits says whether the batch is assembled for a worker that has not asked for it yet. mu is held.
-func (l *loan) waits() bool {
-	for _, other := range l.pass.ready {
-		if other == l {
-			return true
-		}
-	}
-	return false
-}
 
 // handle answers one message.
 func (c *client) handle(m message, file *os.File) {

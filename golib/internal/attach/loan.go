@@ -10,7 +10,8 @@ import (
 // loan is a batch in a slot from its assembly until nobody needs it. A process that has views of it *holds* it. One that
 // pickled it for another also gave away *tickets*, one for each tensor in the pickle: the receiver takes them in when it
 // unpickles, perhaps much later, perhaps after the sender has dropped its views. The slot is free when nobody holds it
-// and no ticket is out. All fields are guarded by server.mu.
+// and no ticket is out. Tickets of an iteration that was left in the middle are never taken in; those slots are taken
+// back when others need them. All fields are guarded by server.mu.
 type loan struct {
 	id, generation uint32
 	slot           *node.Slot
@@ -20,7 +21,7 @@ type loan struct {
 	pass           *pass
 	holders        []*client
 	tickets        int  // given away and not yet taken in; below 0 while the giver has not told
-	orphan         bool // a holder died: it may have given tickets away, so the slot stays until its pass is over
+	orphan         bool // a holder died: it may have given tickets away
 }
 
 // served is a loader with what is lent of it.
@@ -65,9 +66,25 @@ func (t *loans) find(id, generation uint32) *loan {
 
 // settle frees a loan that nobody needs. mu is held.
 func (s *Server) settle(l *loan) {
-	if len(l.holders) > 0 || l.orphan && !l.pass.over || l.tickets != 0 && !l.pass.over {
-		return
+	if len(l.holders) == 0 && !l.orphan && l.tickets == 0 {
+		s.free(l)
 	}
+}
+
+// reclaim takes back slots of passes that are over and that nobody holds: those for which tickets are out, though they
+// will never come. From passes that were left in the middle; or, when nothing else helps, from all. mu is held.
+func (s *Server) reclaim(ld *served, all bool) (any bool) {
+	for _, l := range s.loans.all {
+		if l != nil && l.loader == ld && len(l.holders) == 0 && l.pass.over && (all || l.pass.broken) {
+			s.free(l)
+			any = true
+		}
+	}
+	return any
+}
+
+// free makes a loan's slot free. mu is held.
+func (s *Server) free(l *loan) {
 	s.loans.all[l.id] = nil
 	s.loans.free = append(s.loans.free, l.id)
 	l.slot.Release()

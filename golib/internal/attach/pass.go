@@ -51,8 +51,9 @@ func (p *pass) announce() {
 // batch waits for a batch by its number in the pass and makes the client its holder.
 func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error) {
 	s := p.server
-	limit := time.NewTimer(s.timeout)
+	limit, press := time.NewTimer(s.timeout), time.NewTimer(s.timeout/4)
 	defer limit.Stop()
+	defer press.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -77,8 +78,11 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 		changed := p.changed
 		s.mu.Unlock()
 		var end error
+		pressed := false
 		select {
 		case <-changed:
+		case <-press.C:
+			pressed = true
 		case <-c.gone:
 			end = errOver()
 		case <-limit.C:
@@ -87,6 +91,9 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 		s.mu.Lock()
 		if end != nil {
 			return nil, false, end
+		}
+		if pressed {
+			s.reclaim(p.loader, true)
 		}
 	}
 }
@@ -144,7 +151,7 @@ func (p *pass) assemble() error {
 		if ld.lent == 0 && freed == ld.freed {
 			return fault.New(fault.Memory, "memory_limit leaves too little room for a batch: %v", err)
 		}
-		ld.full = freed == ld.freed
+		ld.full = !s.reclaim(ld, false) && freed == ld.freed
 		return nil
 	}
 	return err
@@ -169,24 +176,21 @@ func (p *pass) leave(c *client) {
 		p.broken = true
 	}
 	if len(p.clients) == 0 && (p.broken || len(p.joined) == p.workers) {
-		p.finish()
+		p.part()
 	}
 }
 
-// finish ends the pass: batches that nobody holds are taken back. mu is held.
-func (p *pass) finish() {
+// part ends the pass: no client needs more of it. mu is held.
+func (p *pass) part() {
 	if p.over {
 		return
 	}
 	p.over = true
-	s := p.server
 	delete(p.rank.passes, p.key)
-	clear(p.ready)
-	for _, l := range s.loans.all {
-		if l != nil && l.pass == p {
-			s.settle(l)
-		}
+	for _, l := range p.ready {
+		p.server.free(l)
 	}
+	clear(p.ready)
 	p.announce()
 	p.retire()
 }

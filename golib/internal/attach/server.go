@@ -173,6 +173,9 @@ func (s *Server) takeFree(r *rank, ahead int) *served {
 	}
 	ld := r.free[n-1]
 	r.free = r.free[:n-1]
+	if ld.ahead != ahead {
+		s.reclaim(ld, false)
+	}
 	fits := ld.ahead == ahead || ld.lent > 0 // what is lent would stay reserved
 	s.mu.Unlock()
 	if fits {
@@ -220,7 +223,7 @@ func (s *Server) equip(p *pass) {
 		}
 	}
 	if p.failure = err; err != nil {
-		p.finish()
+		p.part()
 	}
 }
 

@@ -109,7 +109,7 @@ func (s *Server) lose(t *trainer) {
 	}
 	for _, r := range t.ranks {
 		for _, p := range r.passes {
-			p.finish()
+			p.part()
 		}
 		for _, ld := range r.free {
 			s.discard(ld)

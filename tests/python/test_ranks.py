@@ -1,0 +1,57 @@
+"""Several ranks of one node draw from one engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redox
+
+torch = pytest.importorskip("torch")
+
+_SCRIPT = """
+import json, os, sys
+import redox
+from torch.utils.data import DataLoader
+path, out, workers, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+rank = int(os.environ["RANK"])
+ds = redox.RedoxDataset(path, batch_size=16, shuffle_seed=rank if seed == "own" else 0)
+epochs = [[numbers.tolist() for _, numbers in DataLoader(ds, 16, num_workers=workers)] for _ in range(2)]
+with open(os.path.join(out, f"{rank}.json"), "w") as file:
+    json.dump({"epochs": epochs, "stats": ds.stats()["total"], "len": len(ds)}, file)
+"""
+
+
+def launch(tmp_path: Path, path: str, workers: int, seed: str = "same") -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "train.py"
+    script.write_text(_SCRIPT)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    return subprocess.run(
+        [*command, path, str(tmp_path), str(workers), seed], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_ranks_share_the_reading(pack: Any, tmp_path: Path, workers: int) -> None:
+    path = pack()
+    done = launch(tmp_path, path, workers)
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    single = redox.RedoxDataset(path, batch_size=32, batched=True)
+    for epoch in range(2):
+        together = [a + b for a, b in zip(ranks[0]["epochs"][epoch], ranks[1]["epochs"][epoch], strict=True)]
+        for got, (_, wanted) in zip(together, single, strict=True):
+            assert sorted(got) == sorted(wanted.tolist())
+    chunks = redox.open(path).info.chunks
+    assert sum(rank["stats"]["chunks_read"] for rank in ranks) <= 2 * chunks  # two epochs
+    assert [rank["len"] for rank in ranks] == [500, 500]
+
+
+def test_a_seed_of_its_own_is_refused(pack: Any, tmp_path: Path) -> None:
+    done = launch(tmp_path, pack(), 0, "own")
+    assert done.returncode != 0
+    assert "shuffle_seed" in done.stderr
