@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from redox.crew import Crew
     from redox.facts import Facts
     from redox.options import Options
-    from redox.state import Cursor
     from redox.world import World
 
 __all__ = ["AttachedPass", "AttachedSession", "status_of", "tell"]
@@ -91,7 +90,7 @@ class AttachedSession(Session):
 
     # ---- what sessions do --------------------------------------------------------------------------------------------
 
-    def new_pass(self, *, borrow: bool = False) -> AttachedPass:
+    def new_pass(self, *, borrow: bool = False) -> AttachedPass:  # type: ignore[override] # the same face
         """Return a new pass; it begins with its first batch."""
         return AttachedPass(self, next(_count_of(self.name, self.crew.base)), borrow=borrow)
 
@@ -160,11 +159,20 @@ def status_of(name: bytes, rank: int) -> dict[str, Any] | None:
     return dict(json.loads(bytes(body)))
 
 
-def tell(name: bytes, rank: int, cursor: Cursor) -> None:
-    """Let the engine of workers that live on know what the user says about epochs, if there is such an engine."""
-    connection = client.connection_to(name, rank)
+def tell(session: AttachedSession, *, start: bool) -> None:
+    """Let the engine of workers that live on know what the user says about epochs.
+
+    Args:
+        session: Of the trainer.
+        start: Whether to start an engine where there is none: if one died, the workers will look for another.
+    """
+    connection = client.connection_to(session.name, session.world.rank)
+    if connection is None and start:
+        connection = session.connect()
     if connection is not None:
-        connection.request(wire.SET, wire.WORD.pack(*cursor.word()), expect=wire.DONE, timeout_s=_ANSWER_S)
+        word = wire.WORD.pack(*session.cursor.word(), -1)
+        connection.request(wire.SET, word, expect=wire.DONE, timeout_s=_ANSWER_S)
+    client.seen.pop(session.name, None)
 
 
 # How many passes this process began, by engine and base: persistent workers begin many with one base.
@@ -231,9 +239,10 @@ class AttachedPass:
     def _begin(self) -> Progress:
         session, crew = self._session, self._session.crew
         connection = self._connection = session.connect()
+        seen = client.seen.get(session.name, -1)
         body, file = connection.request(
             wire.BEGIN_,
-            wire.BEGIN.pack(crew.base, self._nth, crew.worker, crew.workers, *session.cursor.word()),
+            wire.BEGIN.pack(crew.base, self._nth, crew.worker, crew.workers, *session.cursor.word(), seen),
             expect=wire.BEGAN_,
             timeout_s=session.patience,
         )
@@ -241,6 +250,7 @@ class AttachedPass:
         epoch, start, _, arena, size = wire.BEGAN.unpack_from(body)
         assert file is not None
         self._arenas[arena] = adopt(connection, arena, file, size)
+        client.seen[session.name] = epoch
         progress = self.progress = Progress(session.share, epoch, start)
         progress.done = False  # the engine knows
         session.latest = progress
@@ -248,7 +258,7 @@ class AttachedPass:
         if crew.working:
             from redox import crossing
 
-            crossing.by_reference(session.world.rank)
+            crossing.by_reference(session.world.rank, session.patience)
         return progress
 
     def _arena(self, number: int) -> Arena:

@@ -25,7 +25,7 @@ from redox import engine, errors, wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Connection", "connect", "connection_to", "engine_name"]
+__all__ = ["Connection", "connect", "connection_to", "engine_name", "farewell", "seen"]
 
 _SUFFIXES = 16
 _ATTEMPTS = 50  # of finding or starting an engine, while others come and go
@@ -114,7 +114,8 @@ class Connection:
             if file is not None:
                 os.close(file)
             if kind == wire.BATCH_:
-                self.release(*wire.CLAIM.unpack_from(view), 0)
+                slot, generation = wire.CLAIM.unpack_from(view)
+                self.release(slot, generation, 0)
 
     def release(self, slot: int, generation: int, tickets: int) -> None:
         """Give a batch back. Never waits, never raises: for finalisers."""
@@ -157,7 +158,8 @@ class Connection:
 
     def _stalled(self, timeout_s: float) -> Exception:
         stall = errors.StallError(
-            f"the engine process {self.pid} has not answered for {timeout_s:.0f} s: it is stopped, or storage stands still"
+            f"the engine process {self.pid} has not answered for {timeout_s:.0f} s: it is stopped, or storage stands "
+            "still"
         )
         self.close(stall)
         return stall
@@ -180,6 +182,15 @@ class Connection:
         """Whether requests can be made, in this process."""
         return self._dead is None and self._owner == os.getpid()
 
+    def hung_up(self) -> bool:
+        """Whether the engine has gone since the last request."""
+        try:
+            return not self._aside.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def greet(self, greeting: dict[str, Any], timeout_s: float, file: int | None) -> None:
         """Make the first request.
 
@@ -200,7 +211,7 @@ class Connection:
             os.close(log)
 
 
-class Answered(errors.EngineError):  # noqa: N818 - callers that expect it take it for an answer
+class Answered(errors.EngineError):
     """The engine answered something else than was expected."""
 
     def __init__(self, kind: int) -> None:
@@ -224,13 +235,17 @@ def _failure(report: bytes) -> Exception:
 _lock = threading.Lock()
 _own: dict[tuple[bytes, int], Connection] = {}
 
+# The latest epoch of an engine's batches that this process, or the one it was forked from, has seen since the user last
+# said something about epochs: an engine that takes the place of one that died goes on from there.
+seen: dict[bytes, int] = {}
+
 
 def connection_to(name: bytes, rank: int) -> Connection | None:
     """Return this process's own connection to an engine, None if there is no such engine."""
     key = (name, rank)
     with _lock:
         connection = _own.get(key)
-        if connection is None or not connection.alive:
+        if connection is None or not connection.alive or connection.hung_up():
             connection = find(name)
             if connection is None:
                 return None
@@ -240,6 +255,18 @@ def connection_to(name: bytes, rank: int) -> Connection | None:
                 return None
             _own[key] = connection
         return connection
+
+
+def farewell(name: bytes, rank: int) -> None:
+    """Let an engine know that this process needs nothing more of it than the batches that it holds."""
+    try:
+        connection = connection_to(name, rank)
+    except (OSError, errors.Error):  # it is on its way out
+        return
+    if connection is not None:
+        connection.say(wire.BYE)
+        with _lock:
+            _own.pop((name, rank), None)
 
 
 def _forget() -> None:

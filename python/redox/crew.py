@@ -40,7 +40,8 @@ class Crew:
         if info is None:
             return cls(os.getpid())
         parent = parent_process()  # not os.getppid(): under forkserver that is the server
-        assert parent is not None and parent.pid is not None
+        assert parent is not None
+        assert parent.pid is not None
         return cls(parent.pid, info.id, info.num_workers, (info.seed - info.id) & wire.NOWHERE)
 
     @property

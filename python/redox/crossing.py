@@ -17,35 +17,39 @@ from torch.multiprocessing.reductions import reduce_tensor
 
 from redox import wire
 from redox.arena import Arena, Lease, map_arena
-from redox.client import connection_to
+from redox.client import connection_to, seen
 from redox.errors import EngineError
 
 __all__ = ["by_reference", "rebuilt"]
 
 _BYTE = np.dtype("uint8")
-_TIMEOUT_S = 30.0  # the engine answers claims at once
 
 
 # ---- the worker's side -----------------------------------------------------------------------------------------------
 
-_rank = 0
+_claimant = (0, 0.0)  # who claims what this process sends
 
 
-def by_reference(rank: int) -> None:
-    """Let this process pickle tensors over an engine's memory as references, for the trainer of this rank."""
-    global _rank  # noqa: PLW0603 - one rank a process
-    _rank = rank
+def by_reference(rank: int, patience_s: float) -> None:
+    """Let this process pickle tensors over an engine's memory as references.
+
+    Args:
+        rank: Of the trainer that will get them.
+        patience_s: How long the engine may take to answer it.
+    """
+    global _claimant  # noqa: PLW0603 - a worker has one trainer
+    _claimant = rank, patience_s
     ForkingPickler.register(torch.Tensor, _reduce)
 
 
 def _reduce(tensor: torch.Tensor) -> Any:
     lease = _lease_of(tensor)
     if lease is None:
-        return reduce_tensor(tensor)
+        return reduce_tensor(tensor)  # type: ignore[no-untyped-call]
     lease.tickets[0] += 1
     connection = lease.connection
     return rebuilt, (
-        (connection.name, connection.instance, _rank),
+        (connection.name, connection.instance, *_claimant),
         (lease.arena.number, lease.slot, lease.generation),
         tensor.data_ptr() - lease.arena.address,
         tuple(tensor.shape),
@@ -72,12 +76,16 @@ _claims: weakref.WeakValueDictionary[tuple[int, int, int], Lease] = weakref.Weak
 
 
 def rebuilt(
-    engine: tuple[bytes, int, int], where: tuple[int, int, int], offset: int, shape: tuple[int, ...], dtype: torch.dtype
+    engine: tuple[bytes, int, int, float],
+    where: tuple[int, int, int],
+    offset: int,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
 ) -> torch.Tensor:
     """Return the tensor that a reference means.
 
     Args:
-        engine: Its name and instance, and the rank.
+        engine: Its name and instance, the rank, and how long the engine may take to answer.
         where: Arena, slot and generation.
         offset: Of the tensor in the arena.
         shape: Of the tensor.
@@ -86,7 +94,7 @@ def rebuilt(
     Raises:
         EngineError: The iteration that the batch belongs to has ended, or the engine has.
     """
-    name, instance, rank = engine
+    name, instance, rank, patience_s = engine
     number, slot, generation = where
     key = (instance, slot, generation)
     lease = _claims.get(key)
@@ -96,10 +104,10 @@ def rebuilt(
         if connection is None or connection.instance != instance:
             raise EngineError("a batch came too late: the engine process that it belongs to has ended")
         body, _ = connection.request(
-            wire.CLAIM_, wire.CLAIM.pack(slot, generation), expect=wire.CLAIMED_, timeout_s=_TIMEOUT_S
+            wire.CLAIM_, wire.CLAIM.pack(slot, generation), expect=wire.CLAIMED_, timeout_s=patience_s
         )
-        copy, _, _, _ = wire.CLAIMED.unpack_from(body)
-        lease = Lease(connection, map_arena(connection, number, _TIMEOUT_S), slot, generation)
+        copy, _, seen[name], _ = wire.CLAIMED.unpack_from(body)
+        lease = Lease(connection, map_arena(connection, number, patience_s), slot, generation)
         if not copy:
             _claims[key] = lease
     lease.tickets[0] -= 1

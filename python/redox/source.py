@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import weakref
 from collections import defaultdict
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from redox.attached import AttachedSession, status_of, tell
+from redox.client import farewell, seen
 from redox.crew import Crew, engine_for
 from redox.errors import StateError
 from redox.facts import Facts
@@ -63,6 +65,7 @@ class Source:
         self._session_of = (0, False)  # the process that it belongs to, and whether that is a worker
         self._where: Cursor | None = None  # of the object that this one was unpickled from
         self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
+        weakref.finalize(self, _farewell, os.getpid(), world, self._facts.fingerprint, self._ordinal).atexit = False
 
     @property
     def path(self) -> str:
@@ -132,7 +135,7 @@ class Source:
         After `load_state_dict` with a state of the same epoch the position in it is kept.
         """
         self.session.set_epoch(whole("epoch", epoch, 0, (1 << 63) - 1))
-        tell(self._engine(), self.world.rank, self.session.cursor)
+        self._tell()
 
     def stats(self) -> dict[str, Any]:
         """Return the counters `{"epoch": {...}, "total": {...}}` of this rank and its node."""
@@ -170,7 +173,16 @@ class Source:
         epoch, position = parse_state(state, self._facts.fingerprint)
         self.session.expect(state)
         self.session.load(epoch, position)
-        tell(self._engine(), self.world.rank, self.session.cursor)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Let persistent workers know what was said about epochs."""
+        session = self.session
+        if not isinstance(session, AttachedSession):
+            name = self._engine()
+            session = AttachedSession(self._facts, self._options, self.world, session.crew, name)
+            session.cursor = self.session.cursor
+        tell(session, start=session.name in seen)
 
     def _engine(self) -> bytes:
         """Return the name of the engine process for this data set, if one serves it."""
@@ -199,6 +211,13 @@ class Source:
         self.world  # noqa: B018 - found out where the object was made, not where it is unpickled
         where = self._session.cursor if self._session is not None else self._where
         return {**self.__dict__, "_session": None, "_where": where}
+
+
+def _farewell(pid: int, asked: Any, fingerprint: str, ordinal: int) -> None:
+    """Say that nobody needs the engine of a data set object that is gone, in the process that made it."""
+    if pid == os.getpid():
+        world = World.resolve(*asked)
+        farewell(engine_for(world, Crew(pid), fingerprint, ordinal), world.rank)
 
 
 def _callable(option: str, value: Any) -> Any:

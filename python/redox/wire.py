@@ -12,8 +12,8 @@ VERSION = 1
 MAX = 128 << 10  # bytes of a message
 
 HEAD = Struct("<BBHI")  # kind, version, 0, number
-BEGIN = Struct("<QQIIQQqQ")  # base seed, nth, worker, workers; serial, epoch, position, named
-WORD = Struct("<QQqQ")  # serial, epoch, position, named
+BEGIN = Struct("<QQIIQQqQq")  # base seed, nth, worker, workers; then as WORD
+WORD = Struct("<QQqQq")  # serial, epoch, position, named; epoch that was seen since, or -1
 NEXT = Struct("<Q")  # number of the batch in the pass
 CLAIM = Struct("<II")  # slot, generation
 RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those taken in

@@ -128,8 +128,8 @@ def test_a_trainer_that_edits_in_place(data: Any) -> None:
 
 def test_views_keep_the_batch(data: Any) -> None:
     views: list[Any] = [
-        lambda t: t.numpy(), lambda t: t.detach(), lambda t: t[3:5], lambda t: t.view(-1), lambda t: t[0], lambda t: t.T,
-        lambda t: memoryview(t.numpy()), lambda t: t.unbind()[-1],
+        lambda t: t.numpy(), lambda t: t.detach(), lambda t: t[3:5], lambda t: t.view(-1), lambda t: t[0],
+        lambda t: t.T, lambda t: memoryview(t.numpy()), lambda t: t.unbind()[-1],
     ]  # fmt: skip
     kept, wanted = [], []
     for i, (images, _) in enumerate(plain(data(batched=True), 2)):

@@ -73,6 +73,7 @@ func (c *client) hello(body []byte, file *os.File) (answer, error) {
 		return answer{}, err
 	}
 	s.mu.Lock()
+	t.bye = t.bye && len(g.Options) == 0
 	c.trainer, c.rank = t, g.Rank
 	s.mu.Unlock()
 	a := answer{kind: welcome, body: numbers(uint64(os.Getpid()), s.instance)}

@@ -38,8 +38,12 @@ type cursor struct {
 }
 
 func (c *cursor) tell(w word) {
-	if !c.known || w.serial > c.serial {
+	fresh := !c.known
+	if fresh || w.serial > c.serial {
 		c.word, c.known = w, true
+	}
+	if fresh && w.seen >= 0 {
+		c.epoch, c.position, c.named = uint64(w.seen)+1, 0, false
 	}
 }
 

@@ -123,11 +123,12 @@ type word struct {
 	serial   uint64
 	epoch    uint64
 	position int64
-	named    bool // by set_epoch: of an epoch that is used up nothing is left, instead of going on with the next
+	named    bool  // by set_epoch: of an epoch that is used up nothing is left, instead of going on with the next
+	seen     int64 // epoch of a pass that began since, -1 if none is known: for an engine in the place of one that died
 }
 
 func (r *reader) word() word {
-	return word{serial: r.u64(), epoch: r.u64(), position: r.i64(), named: r.u64() != 0}
+	return word{serial: r.u64(), epoch: r.u64(), position: r.i64(), named: r.u64() != 0, seen: r.i64()}
 }
 
 // encodeBatch is the body of the answer that gives a batch.
