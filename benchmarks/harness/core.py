@@ -60,7 +60,9 @@ def _plan(name: str, rounds: int, quick: bool) -> Row:
         found = _bench("^BenchmarkBillion$/^opens$", 1, "1x")
         return absolute(name, [one["B/chunk"] for one in found], "B/chunk", "<= 64", 64, "2.6 million chunks")
     found = _bench("^BenchmarkBillion$/^walk$", 1, "1x")
-    return absolute(name, [one["ns/op"] / 1e9 for one in found], "s", "<= 60", 60, "every position of 10^9 samples")
+    return absolute(
+        name, [one["ns/op"] / 1e9 for one in found], "s", "<= 60", 60, "every position of 10^9 samples, 60 ns each"
+    )
 
 
 def _bench(pattern: str, count: int, duration: str) -> list[dict[str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,13 @@ def _memory(place: Place, path: Path, rounds: int) -> list[Row]:
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdout.readline()
-        before = peak = pss(child.pid)
+        # The share of libraries that others have mapped, too, changes when those end: what PyTorch brings is left out.
+        libraries = {name for name in pss(child.pid) if name.startswith("/")}
+        before = peak = sum(pss(child.pid, libraries).values())
         child.stdin.write("go\n")
         child.stdin.flush()
         while child.poll() is None:
-            peak = max(peak, pss(child.pid))
+            peak = max(peak, sum(pss(child.pid, libraries).values()))
             time.sleep(0.005)
         if child.returncode:
             raise MeasureError("the process whose memory is measured failed")
@@ -73,15 +75,24 @@ def _memory(place: Place, path: Path, rounds: int) -> list[Row]:
     ]
 
 
-def pss(process: int) -> int:
-    """Return a process's proportional memory; 0 once it is gone."""
+def pss(process: int, without: Collection[str] = ()) -> dict[str, int]:
+    """Return a process's proportional memory by what is mapped; nothing once it is gone.
+
+    Args:
+        process: Its id.
+        without: Files to leave out.
+    """
+    found: dict[str, int] = {}
+    name = ""
     try:
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        for line in Path(f"/proc/{process}/smaps").read_text(encoding="utf-8").splitlines():
             if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
+                found[name] = found.get(name, 0) + int(line.split()[1]) * 1024
+            elif "-" in line.split(" ", 1)[0]:
+                name = line.split(maxsplit=5)[5] if len(line.split(maxsplit=5)) > 5 else ""
     except OSError:
-        pass
-    return 0
+        return {}
+    return {name: size for name, size in found.items() if name not in without}
 
 
 def load(path: str, memory_limit: int, window: int | None) -> None:

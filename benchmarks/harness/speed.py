@@ -179,7 +179,8 @@ def _row(row: Comparison, rounds: list[dict[str, float]], rates: Rates) -> Row:
         if row.mine in found and others:
             best = max(others, key=lambda way: found[way])
             pairs.append((found[row.mine], found[best]))
-            of_cpu.append(found[f"{row.mine}_cpu"] / found[f"{best}_cpu"])
+            if not best.endswith(tuple("123456789")):  # what worker processes used is not known
+                of_cpu.append(found[f"{row.mine}_cpu"] / found[f"{best}_cpu"])
     if not pairs:
         return skipped(row.name, f">= {row.bound:g} x", rates.why((row.mine, *row.others)))
     window = rates.windows.get(row.mine)
