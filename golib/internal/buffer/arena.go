@@ -16,11 +16,12 @@ type Arena struct {
 	mem    []byte
 
 	// Below: guarded by budget.mu.
-	classes [][]*Region // free regions by class; the end is the most recently used
-	next    int64       // start of the address space not yet given out
-	quota   int64       // bound on live
-	live    int64       // bytes of regions in use, whole pages
-	count   int         // regions in use
+	classes [][]*Region          // free regions by class; the end is the most recently used
+	slack   map[*Region]struct{} // regions in use that hold more pages than they need
+	next    int64                // start of the address space not yet given out
+	quota   int64                // bound on live
+	live    int64                // bytes of regions in use, whole pages
+	count   int                  // regions in use
 	closed  bool
 }
 
@@ -53,7 +54,7 @@ func (b *Budget) NewArena(name string, quota int64) (*Arena, error) {
 		file.Close()
 		return nil, fmt.Errorf("seal the size of %s: %w", name, err)
 	}
-	a := &Arena{budget: b, file: file, mem: mem, quota: quota}
+	a := &Arena{budget: b, file: file, mem: mem, quota: quota, slack: map[*Region]struct{}{}}
 	b.mu.Lock()
 	b.arenas = append(b.arenas, a)
 	b.mu.Unlock()
@@ -84,8 +85,9 @@ func (a *Arena) Alloc(size int64) *Region {
 		b.take(extra)
 		r.touched = need
 	} else if extra < 0 {
-		// The quota counts sizes; pages beyond them would be memory that nobody accounts for.
-		a.unmapTail(r, need)
+		// Chunks differ a little in size. Pages beyond this one's stay for the next, until somebody needs the room.
+		b.free -= extra
+		a.slack[r] = struct{}{}
 	}
 	r.size, r.refs = size, 1
 	a.live += need
@@ -93,10 +95,29 @@ func (a *Arena) Alloc(size int64) *Region {
 	return r
 }
 
-// pick takes a free region of the class or makes one; where address space has run out, a larger free one serves.
+// nearClasses is how much larger a region may be in address space than what it is used for: about twice.
+const nearClasses = 16
+
+// pick takes the free region of this or a slightly larger class that has the most of the pages needed, of several the
+// one with the fewest to spare: a page fault costs more than the copy into the page. If none has any, it takes an empty
+// one of the class or makes one; where address space has run out, any larger one serves.
 func (a *Arena) pick(class int, need int64) *Region {
 	for len(a.classes) <= class {
 		a.classes = append(a.classes, nil)
+	}
+	bestClass, best, have, spare := -1, 0, int64(0), int64(0)
+	for c := class; c < min(len(a.classes), class+nearClasses); c++ {
+		for i, r := range a.classes[c] {
+			h, s := min(r.touched, need), max(0, r.touched-need)
+			if h > have || h == have && h > 0 && s <= spare {
+				bestClass, best, have, spare = c, i, h, s
+			}
+		}
+	}
+	if bestClass >= 0 {
+		r := a.classes[bestClass][best]
+		a.classes[bestClass] = slices.Delete(a.classes[bestClass], best, best+1)
+		return r
 	}
 	if r := a.pop(class); r != nil {
 		return r
@@ -127,15 +148,17 @@ func (a *Arena) pop(class int) *Region {
 // put takes a region back; true: the arena is closed and this was the last one. budget.mu is held.
 func (a *Arena) put(r *Region) bool {
 	poison(r.Bytes())
-	a.live -= Pages(max(r.size, 1))
+	need := Pages(max(r.size, 1))
+	a.live -= need
 	a.count--
 	r.size = 0
-	a.budget.free += r.touched
+	delete(a.slack, r)
+	a.budget.free += need // its slack counted already
 	a.classes[r.class] = append(a.classes[r.class], r)
 	return a.closed && a.count == 0
 }
 
-// punch gives a free region's pages beyond keep back to the system. budget.mu is held.
+// punch gives a region's pages beyond keep, which count as free, back to the system. budget.mu is held.
 func (a *Arena) punch(r *Region, keep int64) {
 	a.budget.free -= r.touched - keep
 	a.unmapTail(r, keep)
@@ -163,6 +186,19 @@ func boolInt(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// cutSlack gives back pages that regions in use don't need, until over is covered. budget.mu is held.
+func (a *Arena) cutSlack(over int64) int64 {
+	for r := range a.slack {
+		if over <= 0 {
+			break
+		}
+		over -= r.touched - Pages(max(r.size, 1))
+		a.punch(r, Pages(max(r.size, 1)))
+		delete(a.slack, r)
+	}
+	return over
 }
 
 // SetQuota changes how many bytes may be in use at once; regions already lent are not taken back.

@@ -30,7 +30,7 @@ type Budget struct {
 	mu     sync.Mutex
 	limit  int64
 	used   int64 // touched pages of all arenas, live or free, plus what was charged
-	free   int64 // touched pages on free lists, reclaimable at once
+	free   int64 // touched pages on free lists or beyond what their region needs, reclaimable at once
 	peak   int64 // highest used
 	arenas []*Arena
 }
@@ -95,6 +95,9 @@ func (b *Budget) makeRoom(n int64) bool {
 			}
 			a.sink(c)
 		}
+	}
+	for _, a := range b.arenas {
+		over = a.cutSlack(over)
 	}
 	return over <= 0
 }
