@@ -50,7 +50,7 @@ func (r *Run) Acquire(dst *Batch, timeout time.Duration) (*Slot, error) {
 		*dst = s.batch
 		dst.Fields = fields
 		r.mu.Lock()
-		r.lent++
+		r.holders++
 		r.mu.Unlock()
 		p.delivered(j, dst)
 		return nil

@@ -54,7 +54,7 @@ type Run struct {
 	early    *early
 	position int64 // global position behind the last batch delivered
 	slots    int   // free slots
-	lent     int   // slots with callers
+	holders  int   // slots with callers, and the run itself until it is closed: the last one frees the reservation
 	cancel   chan struct{}
 	closed   bool
 	stop     chan struct{} // closed by Close
@@ -79,7 +79,7 @@ func (e *Engine) NewRun(cfg RunConfig) (*Run, error) {
 	}
 	r := &Run{
 		eng: e.Retain(), cfg: cfg, rec: rec, need: need, turn: make(chan struct{}, 1),
-		cancel: make(chan struct{}), stop: make(chan struct{}),
+		holders: 1, cancel: make(chan struct{}), stop: make(chan struct{}),
 	}
 	if cfg.Prefetch > 0 {
 		r.slots = cfg.Prefetch + 1
@@ -203,22 +203,37 @@ func (r *Run) Close() {
 	r.mu.Lock()
 	ahead := r.early
 	r.early = nil
-	lent := r.lent
 	r.mu.Unlock()
 	if ahead != nil {
 		ahead.drop(r)
 	}
 	r.user.Close()
 	r.turn <- struct{}{}
-	// The memory of lent slots stays reserved until they come back (Slot.Release).
-	if lent == 0 {
-		r.freeReservation()
-	}
+	r.eng.keepSlots(r)
+	r.letGo()
 }
 
-func (r *Run) freeReservation() {
-	r.eng.leave(r)
-	r.eng.Close()
+// keepSlots ends a closed run's reservation but for its slots, some of which may still be lent.
+func (e *Engine) keepSlots(r *Run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	slots := demand{slots: r.need.slots}
+	e.apply(e.reserved.plus(r.need, -1).plus(slots, 1))
+	r.need = slots
+	delete(e.runs, r)
+	e.divide()
+}
+
+// letGo ends the reservation with the last holder: the memory of lent slots stays reserved until they come back.
+func (r *Run) letGo() {
+	r.mu.Lock()
+	r.holders--
+	last := r.holders == 0
+	r.mu.Unlock()
+	if last {
+		r.eng.leave(r)
+		r.eng.Close()
+	}
 }
 
 // nextUse tells the resident set when this run uses a chunk that it does not hold.

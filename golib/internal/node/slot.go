@@ -82,15 +82,8 @@ func (s *Slot) Release() {
 	if s.released.Swap(true) {
 		panic("node: slot released twice")
 	}
-	r := s.run
 	s.free()
-	r.mu.Lock()
-	r.lent--
-	last := r.closed && r.lent == 0
-	r.mu.Unlock()
-	if last {
-		r.freeReservation()
-	}
+	s.run.letGo()
 }
 
 // free makes the slot's memory reusable.
