@@ -7,6 +7,7 @@ it is, and that its bytes are right.
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ SHAPE = (3, 8, 8)
 SIZE = 192  # bytes of one sample's pixels
 
 Pack = Callable[..., str]
+
+# A shell that runs the suite in the background ignores SIGINT, and children inherit that: what is tested with Ctrl-C
+# would never see it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pixels(number: int) -> np.ndarray:
