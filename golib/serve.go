@@ -247,9 +247,17 @@ func (l *servedLoader) Begin(epoch uint64, position int64) error {
 
 func (l *servedLoader) Slots() int                       { return l.run.Slots() }
 func (l *servedLoader) Memory() (fd uintptr, size int64) { return l.run.Engine().SlotMemory() }
-func (l *servedLoader) Size() int64                      { return l.plan.Size() }
-func (l *servedLoader) Batches() int64                   { return l.run.Batches() }
-func (l *servedLoader) Stats() ([]byte, error)           { return l.StatsJSON() }
+func (l *servedLoader) NewResult(size, pool int64) *node.Result {
+	spare := int64(0)
+	if l.data.auto {
+		spare = store.FreeMemory() / 4
+	}
+	return l.run.Engine().NewResult(size, pool, spare)
+}
+
+func (l *servedLoader) Size() int64            { return l.plan.Size() }
+func (l *servedLoader) Batches() int64         { return l.run.Batches() }
+func (l *servedLoader) Stats() ([]byte, error) { return l.StatsJSON() }
 
 func (l *servedLoader) State(epoch uint64, position int64) ([]byte, error) {
 	return encode(l.state(epoch, position))

@@ -16,8 +16,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redox import client, wire
-from redox.arena import Arena, adopt, columns_of, map_arena
+from redox.arena import Arena, Lease, adopt, columns_of, map_arena
 from redox.client import Answered, Connection
+from redox.errors import EngineError
 from redox.session import STATE, Progress, Session
 
 if TYPE_CHECKING:
@@ -258,8 +259,23 @@ class AttachedPass:
         if crew.working:
             from redox import crossing
 
-            crossing.by_reference(session.world.rank, session.patience)
+            crossing.by_reference(self, session.world.rank, session.patience)
         return progress
+
+    def allocate(self, size: int) -> Lease | None:
+        """Return memory for a tensor that is made of this pass's samples; None if there is no room."""
+        connection = self._connection
+        if connection is None or not connection.alive:
+            return None
+        try:
+            body, _ = connection.request(
+                wire.ALLOCATE, wire.SIZE.pack(size), expect=wire.ALLOCATED_, timeout_s=self._session.patience
+            )
+        except EngineError:
+            return None
+        slot, generation, number, place = wire.ALLOCATED.unpack_from(body)
+        arena = self._arena(number)
+        return Lease(connection, arena, slot, generation, (arena.address + place, arena.address + place + size))
 
     def _arena(self, number: int) -> Arena:
         arena = self._arenas.get(number)

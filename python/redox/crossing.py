@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import weakref
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
+from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
 from redox import wire
 from redox.arena import Arena, Lease, map_arena
 from redox.client import connection_to, seen
 from redox.errors import EngineError
+
+if TYPE_CHECKING:
+    from redox.attached import AttachedPass
 
 __all__ = ["by_reference", "rebuilt"]
 
@@ -28,24 +32,32 @@ _BYTE = np.dtype("uint8")
 # ---- the worker's side -----------------------------------------------------------------------------------------------
 
 _claimant = (0, 0.0)  # who claims what this process sends
+_pass: weakref.ref[AttachedPass] | None = None  # that began last
+_SMALL = 64 << 10  # bytes: below it a copy through the pipe is cheaper than shared memory of either kind
 
 
-def by_reference(rank: int, patience_s: float) -> None:
-    """Let this process pickle tensors over an engine's memory as references.
+def by_reference(one: AttachedPass, rank: int, patience_s: float) -> None:
+    """Let this process pickle tensors over an engine's memory as references, and collate samples into that memory.
 
     Args:
+        one: The pass that begins, whose engine gives the memory.
         rank: Of the trainer that will get them.
         patience_s: How long the engine may take to answer it.
     """
-    global _claimant  # noqa: PLW0603 - a worker has one trainer
-    _claimant = rank, patience_s
+    global _claimant, _pass
+    _claimant, _pass = (rank, patience_s), weakref.ref(one)
+    default_collate_fn_map[torch.Tensor] = _stacked
     ForkingPickler.register(torch.Tensor, _reduce)
 
 
 def _reduce(tensor: torch.Tensor) -> Any:
+    if not _simple(tensor):
+        return reduce_tensor(tensor)  # type: ignore[no-untyped-call]
     lease = _lease_of(tensor)
     if lease is None:
-        return reduce_tensor(tensor)  # type: ignore[no-untyped-call]
+        if tensor.nbytes > _SMALL or tensor.is_shared():  # type: ignore[no-untyped-call]
+            return reduce_tensor(tensor)  # type: ignore[no-untyped-call]
+        return _copied, (tensor.view(-1).view(torch.uint8).numpy().tobytes(), tuple(tensor.shape), tensor.dtype)
     lease.tickets[0] += 1
     connection = lease.connection
     return rebuilt, (
@@ -57,17 +69,45 @@ def _reduce(tensor: torch.Tensor) -> Any:
     )
 
 
-def _lease_of(tensor: torch.Tensor) -> Lease | None:
-    """Return the batch that a tensor is a view of, if it can cross as a reference."""
+def _simple(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is nothing but its bytes, type and shape."""
     if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.requires_grad:
-        return None
-    if tensor.numel() == 0 or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-        return None
+        return False
+    if tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.__dict__:
+        return False
+    return tensor.numel() > 0 and tensor.is_contiguous()
+
+
+def _stacked(batch: list[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+    """Stack samples as PyTorch's collation does, into memory that the trainer has mapped already."""
+    first = batch[0]
+    size = first.nbytes * len(batch)
+    one = _pass() if _pass is not None else None
+    if size > _SMALL and one is not None and _simple(first) and all(_alike(x, first) for x in batch):
+        lease = one.allocate(size)
+        if lease is not None:
+            view = torch.from_numpy(lease.view(lease.begin, (size,), _BYTE))
+            return torch.stack(batch, 0, out=view.view(first.dtype).view(len(batch), *first.shape))
+    stacked: torch.Tensor = collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
+    return stacked
+
+
+def _alike(x: torch.Tensor, first: torch.Tensor) -> bool:
+    return type(x) is torch.Tensor and x.dtype == first.dtype and x.shape == first.shape and not x.requires_grad
+
+
+def _lease_of(tensor: torch.Tensor) -> Lease | None:
+    """Return the batch that a tensor is a view of."""
     address = tensor.data_ptr()
     for arena in Arena.all():
         if arena.address <= address < arena.address + arena.size:
             return arena.lease_at(address)
     return None
+
+
+def _copied(data: bytes, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor that crossed as its bytes."""
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype).view(shape)
 
 
 # ---- the trainer's side ----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ NEXT = Struct("<Q")  # number of the batch in the pass
 CLAIM = Struct("<II")  # slot, generation
 RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those taken in
 MEMORY = Struct("<Q")  # arena
+SIZE = Struct("<q")  # bytes to allocate
 
 WELCOMED = Struct("<QQ")  # pid of the engine, instance
 BEGAN = Struct("<QQQQQ")  # epoch, start, batches, arena, its size
@@ -26,11 +27,12 @@ COLUMN = Struct("<QQQQQQ")  # places of data, bytes of data, places of offsets, 
 COPY = Struct("<Q")  # behind the columns: 1: copy and give back at once
 CLAIMED = Struct("<QQQQ")  # copy, arena, epoch, step
 MAPPED = Struct("<QQ")  # arena, its size
+ALLOCATED = Struct("<IIQQ")  # slot, generation, arena, place
 
 NOWHERE = (1 << 64) - 1  # the place of what a column lacks
 NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
-HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE = range(1, 13)
+HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE = range(1, 14)
 # Answers.
-DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT = range(64, 73)
+DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_ = range(64, 74)

@@ -161,6 +161,24 @@ def test_transforms_and_collation(data: Any) -> None:
         assert all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "4mb"}])
+def test_large_results_of_transforms(data: Any, options: Any) -> None:
+    def enlarged(image: Any) -> Any:
+        return image.float().repeat(1, 2, 4)  # 6 KB a sample: collated in the engine's memory, while there is room
+
+    expected = list(plain(data(transform=enlarged)))
+    loader = plain(data(transform=enlarged, **options), 2)
+    for keeping in (False, True):  # the second time, an epoch of them is more than there is room for
+        loader.dataset.set_epoch(0)
+        seen = []
+        for ours, theirs in zip(loader, expected, strict=True):
+            assert all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
+            if keeping:
+                seen.append(ours)
+        for ours, theirs in zip(seen, expected, strict=False):
+            assert all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
+
+
 def test_variable_fields_and_keys(pack: Any) -> None:
     for layout in ("dict", "ragged"):
         for with_index in (False, "source", "key"):

@@ -34,11 +34,12 @@ type Data interface {
 type Loader interface {
 	Begin(epoch uint64, position int64) error // what was under way ends
 	Acquire(b *node.Batch, timeout time.Duration) (*node.Slot, error)
-	Slots() int                       // batches that can be assembled, lent or free at once
-	Memory() (fd uintptr, size int64) // where slots lie
-	Size() int64                      // samples of an epoch
-	Batches() int64                   // of this rank from Begin's position on
-	Check(state []byte) error         // whether a state is one of this order
+	Slots() int                              // batches that can be assembled, lent or free at once
+	Memory() (fd uintptr, size int64)        // where slots lie
+	NewResult(size, pool int64) *node.Result // see node.Engine; nil: no room
+	Size() int64                             // samples of an epoch
+	Batches() int64                          // of this rank from Begin's position on
+	Check(state []byte) error                // whether a state is one of this order
 	State(epoch uint64, position int64) ([]byte, error)
 	Stats() ([]byte, error)
 	Cancel()

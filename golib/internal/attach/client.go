@@ -23,6 +23,7 @@ type client struct {
 	rank    int
 	pass    *pass
 	worker  int
+	made    int64 // bytes of results since the latest NEXT; guarded by server.mu
 	gone    chan struct{}
 	left    bool // guarded by server.mu
 	sending sync.Mutex
@@ -73,7 +74,7 @@ func (s *Server) serve(conn *net.UnixConn) {
 		case err != nil:
 			c.send(m.number, answer{kind: failed, body: encodeError(err)})
 			return
-		case m.kind == release || m.kind == claim:
+		case m.kind == release || m.kind == claim || m.kind == allocate:
 			c.handle(m, nil) // quick, and release must not wait for a NEXT that waits for it
 		case m.kind == bye:
 			s.mu.Lock()

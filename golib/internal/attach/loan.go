@@ -14,7 +14,8 @@ import (
 // back when others need them. All fields are guarded by server.mu.
 type loan struct {
 	id, generation uint32
-	slot           *node.Slot
+	slot           *node.Slot // nil: it is a result, which the client makes itself
+	result         *node.Result
 	batch          node.Batch
 	arena          uint64
 	loader         *served
@@ -54,7 +55,9 @@ func (t *loans) add(l *loan) {
 	t.used[l.id]++
 	l.generation = t.used[l.id]
 	t.all[l.id] = l
-	l.loader.lent++
+	if l.slot != nil {
+		l.loader.lent++
+	}
 }
 
 func (t *loans) find(id, generation uint32) *loan {
@@ -87,6 +90,10 @@ func (s *Server) reclaim(ld *served, all bool) (any bool) {
 func (s *Server) free(l *loan) {
 	s.loans.all[l.id] = nil
 	s.loans.free = append(s.loans.free, l.id)
+	if l.result != nil {
+		l.result.Release()
+		return
+	}
 	l.slot.Release()
 	l.loader.lent--
 	l.loader.freed++
@@ -127,9 +134,13 @@ func (s *Server) claim(c *client, id, generation uint32) (l *loan, copied bool, 
 	if l == nil {
 		return nil, false, fault.New(fault.Canceled, "a batch came too late: the iteration that it belongs to has ended")
 	}
+	if l.result != nil {
+		l.hold(c)
+		return l, false, nil
+	}
 	kept := 1
 	for _, other := range s.loans.all {
-		if other != nil && other != l && other.loader == l.loader && other.kept() {
+		if other != nil && other != l && other.slot != nil && other.loader == l.loader && other.kept() {
 			kept++
 		}
 	}
@@ -147,9 +158,34 @@ func (l *loan) kept() bool {
 func (s *Server) crowded(c *client, p *pass) bool {
 	held := 0
 	for _, l := range s.loans.all {
-		if l != nil && l.loader == p.loader && slices.Contains(l.holders, c) {
+		if l != nil && l.slot != nil && l.loader == p.loader && slices.Contains(l.holders, c) {
 			held++
 		}
 	}
 	return held > max(1, (p.loader.Slots()-1)/p.workers)
+}
+
+// allocate handles ALLOCATE: memory for a tensor that a worker makes of transformed samples, so that it crosses as a
+// reference too. Of each batch that the workers make at once, in torch's queues and with the trainer, there may be one.
+func (s *Server) allocate(c *client, size int64) (*loan, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := c.pass
+	if p == nil || p.over || p.retired || p.loader == nil || size < 1 {
+		return nil, errOver()
+	}
+	c.made += size
+	pool := c.made * int64(slotsAhead(p.workers))
+	result := p.loader.NewResult(size, pool)
+	if result == nil && s.reclaim(p.loader, false) {
+		result = p.loader.NewResult(size, pool)
+	}
+	if result == nil {
+		return nil, fault.New(fault.Range, "no room for %d bytes", size)
+	}
+	l := &loan{result: result, arena: p.loader.arena, loader: p.loader, pass: p}
+	l.batch.Epoch = p.epoch
+	s.loans.add(l)
+	l.hold(c)
+	return l, nil
 }

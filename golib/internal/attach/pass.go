@@ -109,7 +109,7 @@ func (p *pass) stall(number uint64) string {
 	}
 	held, sent := 0, 0
 	for _, l := range p.server.loans.all {
-		if l != nil && l.loader == p.loader {
+		if l != nil && l.slot != nil && l.loader == p.loader {
 			if len(l.holders) > 0 {
 				held++
 			} else {

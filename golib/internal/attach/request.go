@@ -26,6 +26,8 @@ func (c *client) dispatch(m message, file *os.File) (answer, error) {
 		return c.next(&r)
 	case claim:
 		return c.claim(&r)
+	case allocate:
+		return c.allocate(&r)
 	case release:
 		id, generation, tickets := r.u32(), r.u32(), r.i64()
 		if r.err() == nil {
@@ -131,6 +133,9 @@ func (c *client) next(r *reader) (answer, error) {
 	if c.pass == nil {
 		return answer{}, fault.New(fault.Invalid, "NEXT before BEGIN")
 	}
+	c.server.mu.Lock()
+	c.made = 0
+	c.server.mu.Unlock()
 	l, copied, err := c.pass.batch(c, number)
 	if err != nil {
 		if fault.KindOf(err) == fault.EndOfEpoch {
@@ -154,6 +159,19 @@ func (c *client) claim(r *reader) (answer, error) {
 		return answer{}, err
 	}
 	return answer{kind: claimed, body: numbers(flag(copied), l.arena, l.batch.Epoch, l.batch.Step)}, nil
+}
+
+func (c *client) allocate(r *reader) (answer, error) {
+	size := r.i64()
+	if err := r.err(); err != nil {
+		return answer{}, err
+	}
+	l, err := c.server.allocate(c, size)
+	if err != nil {
+		return answer{}, err
+	}
+	slot := uint64(l.id) | uint64(l.generation)<<32
+	return answer{kind: allocated, body: numbers(slot, l.arena, uint64(l.result.Place()))}, nil
 }
 
 func flag(b bool) uint64 {

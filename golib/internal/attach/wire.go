@@ -27,6 +27,7 @@ const (
 	origin
 	bye
 	leave
+	allocate
 )
 
 // Answers.
@@ -40,6 +41,7 @@ const (
 	claimed
 	mapped
 	text
+	allocated
 )
 
 // headSize is that of the header: kind, version, two bytes unused, and the number of the request, which its answer has too.

@@ -39,7 +39,18 @@ type Budget struct {
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
 
 // Limit is the bound in bytes.
-func (b *Budget) Limit() int64 { return b.limit }
+func (b *Budget) Limit() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limit
+}
+
+// Grow raises the bound by n bytes.
+func (b *Budget) Grow(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit += n
+}
 
 // Used is how many bytes are touched or charged right now.
 func (b *Budget) Used() int64 {

@@ -39,6 +39,7 @@ type Engine struct {
 	refs     int
 	reserved demand // of all runs
 	runs     map[*Run]struct{}
+	results  results
 }
 
 // demand is the memory that a run must have to make progress, in bytes.
@@ -74,7 +75,11 @@ func NewEngine(r *Reader, limit int64, log Logger) (*Engine, error) {
 }
 
 // Limit is the memory limit in bytes.
-func (e *Engine) Limit() int64 { return e.limit }
+func (e *Engine) Limit() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.limit
+}
 
 // Retain adds a user (another loader that shares the memory); each must Close.
 func (e *Engine) Retain() *Engine {
@@ -160,4 +165,6 @@ func (e *Engine) apply(sum demand) {
 }
 
 // Memory is what the engine holds: bytes touched now, the most so far, and the limit.
-func (e *Engine) Memory() (used, peak, limit int64) { return e.budget.Used(), e.budget.Peak(), e.limit }
+func (e *Engine) Memory() (used, peak, limit int64) {
+	return e.budget.Used(), e.budget.Peak(), e.Limit()
+}

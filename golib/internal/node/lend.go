@@ -1,6 +1,10 @@
 package node
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/redox-loader/redox/golib/internal/buffer"
+)
 
 // What another process needs to look at a lent batch: the file that slots lie in, and where in it each column is.
 
@@ -44,4 +48,63 @@ func place[T any](s *Slot, part []T) uint64 {
 	}
 	base := unsafe.Pointer(unsafe.SliceData(s.region.Bytes()))
 	return uint64(s.region.Offset()) + uint64(uintptr(unsafe.Pointer(unsafe.SliceData(part)))-uintptr(base))
+}
+
+// results is the memory for batches that clients make themselves, out of transformed samples.
+type results struct {
+	pool, live int64 // bytes reserved, and in use
+}
+
+// Result is memory in the slots' file for a batch, or a part of one, that a client makes itself.
+type Result struct {
+	engine *Engine
+	region *buffer.Region
+}
+
+// NewResult returns memory for a part of a result, or nil when there is no room: it never takes any from runs. The first
+// ones reserve memory: pool bytes if possible, else what is left of the limit; beyond the limit, if it may grow by as
+// much as spare.
+func (e *Engine) NewResult(size, pool, spare int64) *Result {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	need := buffer.Pages(size)
+	if pool = buffer.Pages(pool); pool > e.results.pool {
+		e.growResults(pool-e.results.pool, spare)
+	}
+	if e.results.live+need > e.results.pool {
+		return nil
+	}
+	region := e.slots.Alloc(size)
+	if region == nil {
+		return nil
+	}
+	e.results.live += need
+	return &Result{e, region}
+}
+
+// growResults reserves up to n more bytes for results. mu is held.
+func (e *Engine) growResults(n, spare int64) {
+	left := e.limit - e.reserved.total()
+	if grow := min(n-left, spare-e.results.pool); grow > 0 {
+		e.limit += grow
+		e.budget.Grow(grow)
+		left += grow
+	}
+	if n = min(n, left); n > 0 {
+		e.apply(e.reserved.plus(demand{slots: n}, 1))
+		e.divide()
+		e.results.pool += n
+	}
+}
+
+// Place is where the result lies in the slots' file.
+func (r *Result) Place() int64 { return r.region.Offset() }
+
+// Release gives the memory back.
+func (r *Result) Release() {
+	e := r.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.results.live -= buffer.Pages(int64(len(r.region.Bytes())))
+	r.region.Release()
 }
