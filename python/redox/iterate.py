@@ -24,11 +24,11 @@ __all__ = ["BatchIterator", "CollatedIterator", "SampleIterator", "fetched", "re
 
 
 def refuse_workers() -> None:
-    """Raise if this is a DataLoader's worker process."""
+    """Raise if this is a DataLoader's worker process: exact reading by index does not work there yet."""
     if get_worker_info() is not None:
         raise RuntimeError(
-            "this version of Redox does not support DataLoader worker processes: use num_workers=0 (reading and "
-            "assembling run in threads anyway), or redox.DataLoader(ds)"
+            "MapDataset does not read exact indices in DataLoader worker processes yet: use num_workers=0 (reading runs "
+            "in threads anyway), redirect=True, or RedoxDataset"
         )
 
 

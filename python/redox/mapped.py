@@ -114,10 +114,9 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
                 "redirect=True can't be asked through torch.utils.data.Subset or random_split, whose indices it would "
                 "not keep: pass subset= to MapDataset, or use redirect=False"
             )
-        refuse_workers()
         if not self._sized:
             self._resize(len(indices))
-        if self._redirection is None:
+        if self._redirection is None or self._redirection.session is not self.session:  # forked
             self._redirection = Redirection(self.session, self.presenter(TorchMaker()), len(self))
         asker, _ = fetched(frame)
         return self._redirection.answer(indices, asker)

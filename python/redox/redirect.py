@@ -30,7 +30,7 @@ class Redirection:
     """
 
     def __init__(self, session: Session, presenter: Presenter, size: int) -> None:
-        self._session, self._presenter, self._size = session, presenter, size
+        self.session, self._presenter, self._size = session, presenter, size
         self._asker: weakref.ref[Any] | None = None  # the DataLoader's iteration that the pass belongs to
         self._pass: Pass | None = None
         self._asked = bytearray()
@@ -58,7 +58,7 @@ class Redirection:
 
     def _begin(self, asker: Any) -> None:
         self.leave()
-        self._pass = self._session.new_pass()
+        self._pass = self.session.new_pass()
         self._asker = None if asker is None else weakref.ref(asker)
         self._asked = bytearray(self._size)
 
@@ -91,7 +91,7 @@ class Redirection:
     def _put(self, columns: Any) -> None:
         if columns is None:
             raise ValueError(
-                f"more samples are asked for than this rank's share of the epoch ({self._session.share.samples()}): "
+                f"more samples are asked for than this rank's share of the epoch ({self.session.share.samples()}): "
                 "redirect=True needs a sampler that covers the epoch once, over all ranks together"
             )
         if self._presenter.plain:

@@ -179,6 +179,22 @@ def test_large_results_of_transforms(data: Any, options: Any) -> None:
             assert all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_redirection_gives_the_same_batches(pack: Any, workers: int) -> None:
+    def epochs_of(count: int) -> list[list[int]]:
+        ds = redox.MapDataset(pack(), redirect=True, batch_size=B)
+        loader = DataLoader(ds, B, shuffle=True, num_workers=count)
+        return [labels(loader) for _ in range(2)]
+
+    assert epochs_of(workers) == epochs_of(0)
+
+
+def test_exact_indices_are_refused_in_workers(pack: Any) -> None:
+    loader = DataLoader(redox.MapDataset(pack()), B, num_workers=1)
+    with pytest.raises(RuntimeError, match="redirect=True"):
+        next(iter(loader))
+
+
 def test_variable_fields_and_keys(pack: Any) -> None:
     for layout in ("dict", "ragged"):
         for with_index in (False, "source", "key"):
