@@ -30,7 +30,7 @@ type Loader struct {
 	vif    float64 // predicted
 	closed atomic.Bool
 
-	turn sync.Mutex // held by the call that delivers
+	turn turn // of the call that delivers
 
 	mu      sync.Mutex
 	epoch   uint64
@@ -39,6 +39,18 @@ type Loader struct {
 	ended   bool  // and all of it was delivered
 	fresh   bool  // Restore was called and nothing has been delivered since
 }
+
+// turn is a lock that can be waited for with a deadline: it holds a token while it is free.
+type turn chan struct{}
+
+func newTurn() turn {
+	t := make(turn, 1)
+	t.Unlock()
+	return t
+}
+
+func (t turn) Lock()   { <-t }
+func (t turn) Unlock() { t <- struct{}{} }
 
 // Slot is a lent batch.
 type Slot = node.Slot
@@ -74,6 +86,7 @@ func (d *Dataset) NewLoader(optionsJSON []byte, resolve Resolver) (*Loader, erro
 	}
 	return &Loader{
 		data: d, plan: p, seed: seed, world: cfg.World, rank: cfg.Rank, engine: engine, run: run, vif: vif, epoch: o.Epoch,
+		turn: newTurn(),
 	}, nil
 }
 
@@ -193,26 +206,32 @@ func (o *loaderOptions) explained(err error) error {
 
 // NextBatch fills the caller's memory with the next batch.
 func (l *Loader) NextBatch(b *Batch, timeout time.Duration) error {
-	return l.deliver(func() error { return l.run.Next(b, timeout) })
+	return l.deliver(timeout, func(left time.Duration) error { return l.run.Next(b, left) })
 }
 
 // Acquire lends the next batch, assembled ahead.
 func (l *Loader) Acquire(b *Batch, timeout time.Duration) (s *Slot, err error) {
-	err = l.deliver(func() error {
-		s, err = l.run.Acquire(b, timeout)
+	err = l.deliver(timeout, func(left time.Duration) error {
+		s, err = l.run.Acquire(b, left)
 		return err
 	})
 	return s, err
 }
 
-// deliver starts the epoch if need be and notes its end.
-func (l *Loader) deliver(call func() error) error {
-	l.turn.Lock()
+// deliver waits for its turn, starts the epoch if need be and notes its end.
+func (l *Loader) deliver(timeout time.Duration, call func(left time.Duration) error) error {
+	asked := time.Now()
+	if err := l.run.Await(l.turn, timeout); err != nil {
+		return err
+	}
 	defer l.turn.Unlock()
 	if err := l.begin(); err != nil {
 		return err
 	}
-	err := call()
+	if timeout > 0 {
+		timeout = max(0, timeout-time.Since(asked))
+	}
+	err := call(timeout)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -255,6 +255,13 @@ func (r *Run) patience(limit time.Duration) *patience {
 	return &patience{stop: r.stop, cancel: r.cancel, limit: limit}
 }
 
+// Await waits for what another call sends, as long as a call of this run would wait.
+func (r *Run) Await(ch <-chan struct{}, timeout time.Duration) error {
+	pat := r.patience(timeout)
+	defer pat.done()
+	return r.callError(pat.wait(ch))
+}
+
 func (r *Run) endTurn() { r.turn <- struct{}{} }
 
 func errClosed() error { return fault.New(fault.BadHandle, "the loader is closed") }
