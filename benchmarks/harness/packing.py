@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from harness.place import Place
+from harness.place import MeasureError, Place
 from harness.table import Row, compare, skipped
 
 NAMES = ("pack-hot", "pack-cold")
@@ -40,7 +40,7 @@ def measure(place: Place, names: set[str], rounds: int, quick: bool) -> list[Row
 def _row(place: Place, name: str, root: Path, files: int, rounds: int, cold: bool) -> Row:
     pairs, durable = [], []
     for _ in range(rounds):
-        pack = _timed(place, cold, lambda to: _pack(root, to))
+        pack = _timed(place, cold, lambda to: _pack(root, to, files))
         copy = _timed(place, cold, lambda to: subprocess.run(["cp", "-r", str(root), str(to)], check=True))
         synced = _timed(place, cold, lambda to: _copy_and_sync(root, to))
         pairs.append((files / pack, files / copy))
@@ -61,10 +61,12 @@ def _write_tree(root: Path, files: int) -> None:
         (root / f"class{number % 20:02d}" / f"{number:06d}.bin").write_bytes(data[:size])
 
 
-def _pack(root: Path, to: Path) -> None:
+def _pack(root: Path, to: Path, files: int) -> None:
     import redox
 
-    redox.pack(root, to, format="files", codec="none")
+    info = redox.pack(root, to, format="files", codec="none")
+    if info.samples != files:
+        raise MeasureError(f"{info.samples} of {files} files are packed")
 
 
 def _copy_and_sync(root: Path, to: Path) -> None:
