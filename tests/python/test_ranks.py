@@ -55,3 +55,62 @@ def test_a_seed_of_its_own_is_refused(pack: Any, tmp_path: Path) -> None:
     done = launch(tmp_path, pack(), 0, "own")
     assert done.returncode != 0
     assert "shuffle_seed" in done.stderr
+
+
+_LAGGARD = """
+import json, sys
+import redox
+path, rank = sys.argv[1], int(sys.argv[2])
+ds = redox.RedoxDataset(path, batch_size=16, rank=rank, world_size=2, nodes=1, batched=True)
+batches = iter(ds)
+got = [next(batches)[1].tolist()]
+print("begun", flush=True)
+sys.stdin.readline()
+got += [numbers.tolist() for _, numbers in batches]
+print(json.dumps(got), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_nobody_waits_for_a_rank_that_lags(pack: Any, tmp_path: Path) -> None:
+    path = pack()
+    script = tmp_path / "rank.py"
+    script.write_text(_LAGGARD)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), path, str(rank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+
+    def say(rank: subprocess.Popen[str]) -> None:
+        assert rank.stdin is not None
+        rank.stdin.write("\n")
+        rank.stdin.flush()
+
+    def hear(rank: subprocess.Popen[str]) -> str:
+        assert rank.stdout is not None
+        return rank.stdout.readline()
+
+    try:
+        assert [hear(rank) for rank in ranks] == ["begun\n"] * 2
+        got = []
+        for rank in reversed(ranks):  # one takes its whole epoch while the other one stands still
+            say(rank)
+            got.insert(0, json.loads(hear(rank)))
+        engines = {entry for entry in Path("/proc").glob("[0-9]*/cmdline") if _serves(entry, path)}
+        assert len(engines) == 1
+    finally:
+        for rank in ranks:
+            rank.communicate("\n", timeout=30)
+    single = redox.RedoxDataset(path, batch_size=32, batched=True)
+    for (a, b), (_, wanted) in zip(zip(*got, strict=True), single, strict=True):
+        assert sorted(a + b) == sorted(wanted.tolist())
+
+
+def _serves(cmdline: Path, path: str) -> bool:
+    try:
+        words = cmdline.read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"redox.engine" in words and path.encode() in words
