@@ -35,15 +35,16 @@ func (b *Budget) NewArena(name string, quota int64) (*Arena, error) {
 	// Every size class may in turn hold the whole limit. Some machines bound address space (ulimit -v), so less
 	// is tried before giving up.
 	var mem []byte
-	for space := max(64*b.limit, 1<<30); ; space /= 2 {
-		space = min(space, 8<<40) &^ (Page - 1)
+	const most = 8 << 40
+	for space := max(64*min(b.limit, most/64), 1<<30); ; space /= 2 {
+		space &^= Page - 1
 		if err = unix.Ftruncate(fd, space); err == nil {
 			mem, err = unix.Mmap(fd, 0, int(space), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 		}
 		if err == nil {
 			break
 		}
-		if space < 2*b.limit {
+		if space < min(2*b.limit, most/8) {
 			file.Close()
 			return nil, fmt.Errorf("map %d bytes for %s: %w", space, name, err)
 		}

@@ -10,15 +10,15 @@ import (
 )
 
 // Find returns the stored number of the first sample with a key. There is no index of keys: it looks through the
-// tables of all chunks, two of them on their way at once.
+// tables of all chunks, some of them on their way at once. timeout is for each of them.
 func (r *Reader) Find(key string, timeout time.Duration) (number int64, found bool, err error) {
-	pat := &patience{limit: timeout}
-	defer pat.done()
 	for c := range r.index.Entries {
-		if c+1 < len(r.index.Entries) {
-			r.table(uint32(c + 1))
+		for ahead := c + 1; ahead < min(c+defaultReaders, len(r.index.Entries)); ahead++ {
+			r.table(uint32(ahead))
 		}
+		pat := &patience{limit: timeout}
 		t, err := r.Table(uint32(c), pat)
+		pat.done()
 		if err == errTimeout {
 			return 0, false, fault.New(fault.TimedOut, "the table of chunk %d did not come in time", c)
 		}

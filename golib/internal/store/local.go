@@ -131,10 +131,13 @@ func cached(fd int, dst []byte, off int64) int {
 	return n
 }
 
-// Hint implements Files: where direct reads are refused, the kernel is told what comes next.
+// Hint implements Files: where direct reads are refused, the kernel is told what comes next. Who hints does not wait
+// for storage, so a file that is not open yet is left to its first read.
 func (l *Local) Hint(file uint32, off, n int64) {
 	if l.refused.Load() {
-		l.advise(file, off, n, unix.FADV_WILLNEED)
+		if o := l.open.cached(file); o != nil {
+			l.advise(o, off, n, unix.FADV_WILLNEED)
+		}
 	}
 }
 
@@ -142,15 +145,13 @@ func (l *Local) Hint(file uint32, off, n int64) {
 // machine is worth more than chunks that come again in an epoch's time.
 func (l *Local) Done(file uint32, off, n int64) {
 	if l.refused.Load() && l.way != throughCache {
-		l.advise(file, off, n, unix.FADV_DONTNEED)
+		if o := l.open.cached(file); o != nil {
+			l.advise(o, off, n, unix.FADV_DONTNEED)
+		}
 	}
 }
 
-func (l *Local) advise(file uint32, off, n int64, advice int) {
-	o, err := l.open.get(file, l.Name(file))
-	if err != nil {
-		return // the read itself will say it
-	}
+func (l *Local) advise(o *openFile, off, n int64, advice int) {
 	defer l.open.put(o)
 	_ = unix.Fadvise(o.fd, off, n, advice)
 }

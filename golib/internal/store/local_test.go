@@ -6,7 +6,31 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// Who gives a hint must not wait for storage: opening this file would never return.
+func TestHintsDoNotOpen(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, "f"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := NewLocal(dir, []string{"f"}, DirectIO, 0)
+	defer l.Close()
+	l.refused.Store(true)
+	done := make(chan struct{})
+	go func() {
+		l.Hint(0, 0, 1)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the hint waits for the file to be opened")
+	}
+}
 
 func TestOpenFilesAreBoundedAndClosed(t *testing.T) {
 	dir := t.TempDir()

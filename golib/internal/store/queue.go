@@ -120,9 +120,9 @@ func (q *Queue) InFlight() (n int, oldest time.Time) {
 	return len(q.busy), oldest
 }
 
-// closeWait is how long Close waits for reads that are under way. A read from a dead network disk never returns; its
-// memory then stays lent until it does.
-const closeWait = 5 * time.Second
+// closeWait is how long Close waits for reads that are under way, so that usually no file is open afterwards. A read
+// from a dead network disk never returns; its memory then stays lent until it does, and nothing else depends on it.
+const closeWait = time.Second
 
 // Close fails what waits, stops the readers and closes the source. It returns false if a read still hangs.
 func (q *Queue) Close() bool {
