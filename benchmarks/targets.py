@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure every target of the project in one run and print the table.
 
-    python benchmarks/targets.py                    # everything, about 15 minutes
+    python benchmarks/targets.py                    # everything, about 30 minutes on two cores
     python benchmarks/targets.py --quick            # fewer and shorter rounds
     python benchmarks/targets.py --only 3KB-tenth   # one row; may be given several times; a prefix will do
     python benchmarks/targets.py --json FILE        # also store it, with machine, versions and commit
@@ -34,10 +34,13 @@ def main() -> int:
     names = _chosen(options.only)
     rounds = options.rounds or (1 if options.quick else 5)
     busy, begin = Busy(), time.time()
+    place = Place(options.dir, options.disk)
     try:
-        with Place(options.dir, options.disk) as place:
+        with place:
             rows, versions = _measure(place, names, rounds, options.quick)
-    except KeyboardInterrupt:
+    except BaseException:
+        if not place.interrupted:
+            raise
         print("interrupted; the data is removed", file=sys.stderr)
         return 130
     found: dict[str, Any] = {

@@ -16,6 +16,7 @@ from typing import Any
 from harness.machine import ROOT
 
 ENOUGH = 10 << 30  # bytes that the data of all rows take
+SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 BENCHMARKS = ROOT / "benchmarks"
 
 
@@ -35,27 +36,34 @@ def hot_folder() -> Path:
 class Place:
     """A folder of data on memory (`hot`) and one on a disk, both made when entered and removed when left.
 
-    SIGTERM and SIGHUP end the run as Ctrl-C does, so that nothing stays behind.
+    SIGTERM and SIGHUP end the run as Ctrl-C does, so that nothing stays behind. For the main thread, once.
     """
 
     def __init__(self, hot: Path | None, disk: Path | None) -> None:
         self._parents = hot or hot_folder(), disk or Path(tempfile.gettempdir())
         self._children: set[subprocess.Popen[str]] = set()
+        self.interrupted = False  # by a signal, even where what it broke off raised something else than its exception
 
     def __enter__(self) -> Place:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _interrupt)
+        for number in SIGNALS:
+            signal.signal(number, self._interrupt)
         self.hot, self.disk = (Path(tempfile.mkdtemp(prefix="redox-bench-", dir=parent)) for parent in self._parents)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not leave data behind
         for child in self._children:
             child.kill()
             child.wait()
         for folder in (self.hot, self.disk):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+        raise KeyboardInterrupt
 
     def limits(self, size: int, batch: int, seconds: float, chunk: int = 0, slots: int = 0) -> dict[str, float]:
         """Return what C reaches on one thread, in samples/s by way."""
@@ -102,7 +110,3 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(paths),
         "OMP_NUM_THREADS": "1",
     }
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
