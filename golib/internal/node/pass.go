@@ -35,13 +35,15 @@ type pass struct {
 	deal     *plan.Deal
 	queue    []*job // made and not yet delivered, in order
 	step     uint64
-	ended    bool          // the deal is exhausted
-	need     int64         // chunks first needed before this position may be read without limit
-	first    bool          // no job is assembled yet
-	ahead    []plan.Open   // taken chunks that are not needed yet, in the order of need
-	openings *openings     // what the reader takes next
-	work     sync.Cond     // workers and the reader wait here
-	arrived  chan struct{} // closed and renewed when a chunk is taken, if somebody waits
+	ended    bool            // the deal is exhausted
+	need     int64           // chunks first needed before this position may be read without limit
+	first    bool            // no job is assembled yet
+	ahead    []plan.Open     // taken chunks that are not needed yet, in the order of need
+	openings *openings       // what the reader takes next
+	taking   context.Context // of the chunk that the reader takes now
+	shedding func()          // ends that: chunks were given back that are needed before it
+	work     sync.Cond       // workers and the reader wait here
+	arrived  chan struct{}   // closed and renewed when a chunk is taken, if somebody waits
 	awaited  int
 	err      error // of the reader
 }

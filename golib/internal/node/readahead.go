@@ -1,8 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/redox-loader/redox/golib/internal/plan"
 	"github.com/redox-loader/redox/golib/internal/resident"
@@ -13,7 +15,13 @@ type openings struct {
 	epoch uint64
 	owns  ownership
 	opens *plan.Opens // only the reading goroutine uses it
-	again []plan.Open // given back (Run.shed); the last one is the next. Guarded by run.mu
+	again []plan.Open // given back (Run.shed), the first needed last. Guarded by run.mu
+}
+
+// giveBack keeps an opening to be taken again when it is its turn. run.mu is held.
+func (o *openings) giveBack(open plan.Open) {
+	i, _ := slices.BinarySearchFunc(o.again, open, func(a, b plan.Open) int { return cmp.Compare(b.Position, a.Position) })
+	o.again = slices.Insert(o.again, i, open)
 }
 
 func (o *openings) next() (plan.Open, bool) {
@@ -82,7 +90,9 @@ func (p *pass) readAhead(ahead *early) {
 		} else {
 			err = p.takeEarly(next, *open)
 		}
-		if err != nil {
+		interrupted := err != nil && p.taking.Err() != nil && p.ctx.Err() == nil
+		p.shedding()
+		if err != nil && !interrupted {
 			p.readFailed(err)
 			return
 		}
@@ -90,21 +100,25 @@ func (p *pass) readAhead(ahead *early) {
 }
 
 func (p *pass) take(open plan.Open) error {
-	c, _, err := p.run.user.Take(p.ctx, uint32(open.Chunk), open.Position)
+	c, _, err := p.run.user.Take(p.taking, uint32(open.Chunk), open.Position)
 	if err == nil {
 		p.hold(open, c)
+		return nil
 	}
+	p.run.mu.Lock()
+	defer p.run.mu.Unlock()
+	p.openings.giveBack(open)
 	return err
 }
 
 // takeEarly takes a chunk for the next epoch, into the room that the end of this one leaves.
 func (p *pass) takeEarly(e *early, open plan.Open) error {
 	r := p.run
-	c, read, err := r.user.Take(p.ctx, uint32(open.Chunk), r.cfg.Plan.Size()+open.Position)
+	c, read, err := r.user.Take(p.taking, uint32(open.Chunk), r.cfg.Plan.Size()+open.Position)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		e.again = append(e.again, open)
+		e.giveBack(open)
 		return err
 	}
 	e.took = append(e.took, took{open, c, read})
@@ -131,34 +145,43 @@ func (p *pass) beginEarly() {
 // nil when the pass has ended. What jobs already made need is always read; beyond that a few chunks. Before the first
 // batch is there, nothing shall compete with its chunks.
 func (p *pass) mayTake(peek **plan.Open) (open *plan.Open, next *early) {
-	r := p.run
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	p.run.mu.Lock()
+	defer p.run.mu.Unlock()
 	for p.ctx.Err() == nil {
-		for len(p.ahead) > 0 && p.ahead[0].Position < p.need {
-			p.ahead = p.ahead[1:]
-		}
-		limit := aheadChunks
-		if p.first {
-			limit = leastAhead
-		}
-		switch again := &p.openings.again; {
-		case len(*again) > 0:
-			if o := (*again)[len(*again)-1]; o.Position < p.need || len(p.ahead) < limit {
-				*again = (*again)[:len(*again)-1]
-				return &o, nil
-			}
-		case *peek != nil:
-			if o := *peek; o.Position < p.need || len(p.ahead) < limit {
-				*peek = nil
-				return o, nil
-			}
-		case r.early != nil && len(r.early.took) < aheadChunks:
-			if o := r.early.pop(); o != nil {
-				return o, r.early
-			}
+		if open, next = p.choose(peek); open != nil {
+			p.taking, p.shedding = context.WithCancel(p.ctx)
+			return open, next
 		}
 		p.work.Wait()
+	}
+	return nil, nil
+}
+
+// choose is mayTake without waiting. run.mu is held.
+func (p *pass) choose(peek **plan.Open) (open *plan.Open, next *early) {
+	for len(p.ahead) > 0 && p.ahead[0].Position < p.need {
+		p.ahead = p.ahead[1:]
+	}
+	limit := aheadChunks
+	if p.first {
+		limit = leastAhead
+	}
+	early := p.run.early
+	switch again := &p.openings.again; {
+	case len(*again) > 0:
+		if o := (*again)[len(*again)-1]; o.Position < p.need || len(p.ahead) < limit {
+			*again = (*again)[:len(*again)-1]
+			return &o, nil
+		}
+	case *peek != nil:
+		if o := *peek; o.Position < p.need || len(p.ahead) < limit {
+			*peek = nil
+			return o, nil
+		}
+	case early != nil && len(early.took) < aheadChunks:
+		if o := early.pop(); o != nil {
+			return o, early
+		}
 	}
 	return nil, nil
 }
@@ -181,14 +204,18 @@ func (e *early) pop() *plan.Open {
 }
 
 // shed drops chunks that were read ahead until the run holds no more than its share: another run has come. They are
-// taken again when it is their turn.
+// taken again when it is their turn, which is before the one that the reader waits for just now: were it to go on
+// waiting, it could wait for ever.
 func (r *Run) shed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.pass != nil && r.pass.shedding != nil && r.user.Over() > 0 {
+		r.pass.shedding()
+	}
 	for e := r.early; e != nil && len(e.took) > 0 && r.user.Over() > 0; {
 		t := e.took[len(e.took)-1]
 		e.took = e.took[:len(e.took)-1]
-		e.again = append(e.again, t.open)
+		e.giveBack(t.open)
 		r.user.Drop(t.chunk, r.nextUse(uint32(t.open.Chunk)))
 	}
 	p := r.pass
@@ -203,7 +230,7 @@ func (r *Run) shed() {
 		open := p.ahead[n-1]
 		p.ahead = p.ahead[:n-1]
 		h := p.held[open.Chunk].Swap(nil)
-		p.openings.again = append(p.openings.again, open)
+		p.openings.giveBack(open)
 		r.user.Drop(h.chunk, open.Position)
 	}
 }
@@ -215,7 +242,8 @@ func (p *pass) hold(open plan.Open, c *resident.Chunk) {
 	p.run.mu.Lock()
 	p.held[open.Chunk].Store(h)
 	if open.Position >= p.need {
-		p.ahead = append(p.ahead, open)
+		i, _ := slices.BinarySearchFunc(p.ahead, open, func(a, b plan.Open) int { return cmp.Compare(a.Position, b.Position) })
+		p.ahead = slices.Insert(p.ahead, i, open)
 	}
 	p.run.mu.Unlock()
 	p.announce()
