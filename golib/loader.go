@@ -92,7 +92,7 @@ func (d *Dataset) NewLoader(optionsJSON []byte, resolve Resolver) (*Loader, erro
 
 // runConfig checks the options that say how batches are delivered.
 func (d *Dataset) runConfig(o *loaderOptions, p *plan.Plan) (node.RunConfig, error) {
-	cfg := node.RunConfig{Plan: p, Stored: o.Shuffle != nil && !*o.Shuffle}
+	cfg := node.RunConfig{Plan: p}
 	var w world
 	var err error
 	if cfg.World, w, err = o.planWorld(); err != nil {

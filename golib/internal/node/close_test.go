@@ -13,7 +13,7 @@ func TestReleaseDuringClose(t *testing.T) {
 	d := write(t, fixedShape(t, 100, 10, 100))
 	for _, during := range []bool{true, false} {
 		e := d.engine(t, d.source(store.Buffered), 1<<20)
-		r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: 2, Stored: true})
+		r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: 2})
 		if err := r.Start(0, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 			d := pristine
 			d.flip(t, 2, off)
 			e := d.engine(t, d.source(store.Buffered), 1<<20)
-			r := newRun(t, e, RunConfig{Plan: p, World: oneRank(4), Prefetch: 2, Stored: true, Once: true})
+			r := newRun(t, e, RunConfig{Plan: p, World: oneRank(4), Prefetch: 2, Once: true})
 			if err := r.Start(0, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestSkip(t *testing.T) {
 				t.Fatal(err)
 			}
 			rd.Close()
-			r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(5), Prefetch: prefetch, Stored: true, SkipErrors: true,
+			r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(5), Prefetch: prefetch, SkipErrors: true,
 				MaxSkipped: 3})
 			if err := r.Start(0, 0); err != nil {
 				t.Fatal(err)
@@ -149,7 +149,7 @@ func TestTruncatedShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := d.engine(t, d.source(store.Buffered), 1<<20)
-	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: 2, Stored: true})
+	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: 2})
 	if err := r.Start(0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestStallNamesWhatItWaitsFor(t *testing.T) {
 			f.Delay = 200 * time.Second
 			_ = &gate
 			e := d.engine(t, source, 1<<20)
-			r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: prefetch, Stored: true, Timeout: 120 * time.Second})
+			r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: prefetch, Timeout: 120 * time.Second})
 			if err := r.Start(0, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +213,7 @@ func TestCancelWakes(t *testing.T) {
 			f, source := d.faulty(store.Buffered)
 			f.Delay = time.Minute
 			e := d.engine(t, source, 1<<20)
-			r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: prefetch, Stored: true, Timeout: time.Hour})
+			r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: prefetch, Timeout: time.Hour})
 			if err := r.Start(0, 0); err != nil {
 				t.Fatal(err)
 			}

@@ -260,7 +260,7 @@ func TestFieldsOnly(t *testing.T) {
 	s := mixedShape(t, 100, 10)
 	d := write(t, s)
 	e := d.engine(t, d.source(store.Buffered), 1<<20)
-	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: 2, Stored: true, Fields: []int{3, 1}})
+	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: 2, Fields: []int{3, 1}})
 	if err := r.Start(0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestBatchesLargerThanPlanned(t *testing.T) {
 	s := shape{400, 40, 5, chunk.None, []chunk.Field{parseField(t, "data", "bytes")}, big}
 	d := write(t, s)
 	for _, hold := range []bool{false, true} {
-		cfg := RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(8), Prefetch: 2, Stored: true, Timeout: 10 * time.Second}
+		cfg := RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(8), Prefetch: 2, Timeout: 10 * time.Second}
 		e := d.engine(t, d.source(store.Buffered), 1)
 		least, _, err := e.Needed(cfg)
 		if err != nil {

@@ -132,7 +132,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 		p := d.plan(t, plan.Spec{Seed: 9, Shuffle: shuffle, Window: 8, Partitions: 3})
 		all := want(p, 1)
 		e := d.engine(t, d.source(store.Buffered), 1<<20)
-		r := newRun(t, e, RunConfig{Plan: p, World: oneRank(16), Prefetch: 2, Stored: !shuffle})
+		r := newRun(t, e, RunConfig{Plan: p, World: oneRank(16), Prefetch: 2})
 		for from := int64(0); from <= p.Size(); from += 16 {
 			if err := r.Start(1, min(from, p.Size())); err != nil {
 				t.Fatal(err)
@@ -163,7 +163,7 @@ func TestRanksTogetherGetTheEpoch(t *testing.T) {
 				batches := int64(-1)
 				for rank := range w.Ranks() {
 					e := d.engine(t, d.source(store.Buffered), 8<<20)
-					r := newRun(t, e, RunConfig{Plan: p, World: w, Rank: rank, Prefetch: 2, Stored: !shuffle})
+					r := newRun(t, e, RunConfig{Plan: p, World: w, Rank: rank, Prefetch: 2})
 					if err := r.Start(0, 0); err != nil {
 						t.Fatal(err)
 					}

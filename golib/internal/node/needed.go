@@ -45,7 +45,7 @@ func (r *Reader) demand(cfg *RunConfig, rec *record, window int) demand {
 // singleBytes is the memory planned for samples of other nodes' chunks, read one by one: of few where samples stay at
 // home (plan.Local; on average 1 % or 2 %), of whole batches where they are exchanged at random.
 func (r *Reader) singleBytes(cfg *RunConfig) int64 {
-	if len(cfg.World.Nodes) == 1 || cfg.Stored {
+	if len(cfg.World.Nodes) == 1 || !cfg.Plan.Shuffled() {
 		return 0
 	}
 	samples := int64(cfg.World.BatchSize)

@@ -66,7 +66,7 @@ type ownership struct {
 
 func newOwnership(r *Run, epoch uint64, from int64) ownership {
 	o := ownership{node: r.cfg.node(), from: from}
-	if !r.cfg.Stored {
+	if r.cfg.Plan.Shuffled() {
 		o.homes = r.cfg.Plan.Homes(r.cfg.World.Nodes, epoch)
 		return o
 	}
@@ -87,7 +87,7 @@ func newPass(r *Run, epoch uint64, e *plan.Epoch, deal *plan.Deal, from int64) *
 		held:     make([]atomic.Pointer[hold], len(r.eng.index.Entries)), need: from, arrived: make(chan struct{}),
 		step: uint64(from / (int64(r.cfg.World.Ranks()) * int64(r.cfg.World.BatchSize))),
 	}
-	if r.cfg.Stored {
+	if !r.cfg.Plan.Shuffled() {
 		p.stored = storedWalk{owns: &p.owns, opens: e.Opens(from)}
 	}
 	p.work.L = &r.mu

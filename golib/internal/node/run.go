@@ -28,7 +28,6 @@ type RunConfig struct {
 	Timeout    time.Duration // of every wait for a batch
 	SkipErrors bool          // corrupt samples are replaced, counted and logged instead of ending the run
 	MaxSkipped int           // more than that in a run ends it all the same
-	Stored     bool          // the plan is in stored order (plan.Spec.Shuffle is false)
 	Once       bool          // no epoch follows: nothing is read beyond the end
 }
 
@@ -70,7 +69,7 @@ func (e *Engine) NewRun(cfg RunConfig) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cfg.Plan.Epoch(0).Deal(cfg.World, cfg.Plan.Size()); err != nil { // checks the world
+	if _, err := cfg.Plan.Epoch(0).Deal(cfg.World, 0); err != nil { // checks the world
 		return nil, err
 	}
 	need, err := e.reserveRun(&cfg, rec)

@@ -29,7 +29,7 @@ func TestEpochsInOrder(t *testing.T) {
 				d := write(t, s)
 				p := d.plan(t, plan.Spec{Seed: 5, Shuffle: shuffle})
 				e := d.engine(t, d.source(store.Buffered), 1<<20)
-				r := newRun(t, e, RunConfig{Plan: p, World: oneRank(32), Prefetch: prefetch, Stored: !shuffle})
+				r := newRun(t, e, RunConfig{Plan: p, World: oneRank(32), Prefetch: prefetch})
 				for epoch := range uint64(3) {
 					if err := r.Start(epoch, 0); err != nil {
 						t.Fatal(err)
