@@ -92,7 +92,11 @@ fmt: $(VENV)/.dev ## format Go and Python
 	$(VENV)/bin/ruff format .
 
 .PHONY: bench
-bench: $(VENV)/.dev build ## Go micro-benchmarks; benchmarks/README.md has the whole-system ones
+bench: $(VENV)/.dev build ## the table of targets: Redox beside C and other loaders (BENCH="--quick --only 3KB")
+	$(VENV)/bin/python benchmarks/targets.py $(BENCH)
+
+.PHONY: bench-go
+bench-go: ## Go micro-benchmarks
 	go test -run '^$$' -bench . -benchmem ./golib/...
 
 # ---- building ---------------------------------------------------------------------------------------------------
