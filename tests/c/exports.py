@@ -1,6 +1,6 @@
 """Check that the header, the version script and the library agree about what the library exports.
 
-    python3 tests/c/exports.py python/redox/libredox.so.0
+python3 tests/c/exports.py python/redox/libredox.so.0
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ def main() -> int:
     """Run the command line."""
     header, script, library = in_header(), in_version_script(), in_library(Path(sys.argv[1]))
     for name in sorted(header | script | library):
-        where = [what for what, names in (("redox.h", header), ("exports.map", script), (sys.argv[1], library)) if name in names]
+        where = [
+            what
+            for what, names in (("redox.h", header), ("exports.map", script), (sys.argv[1], library))
+            if name in names
+        ]
         if len(where) < 3:
             print(f"{name} is only in {' and '.join(where)}", file=sys.stderr)
     print(f"exports: {len(header)} functions")

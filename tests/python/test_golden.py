@@ -10,6 +10,8 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def test_plans() -> None:
-    done = subprocess.run([sys.executable, GOLDEN / "plan" / "reference.py"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, GOLDEN / "plan" / "reference.py"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 of 7" in done.stdout
