@@ -120,9 +120,7 @@ def adopt(connection: Connection, number: int, file: int, size: int) -> Arena:
 _arenas: weakref.WeakValueDictionary[tuple[int, int], Arena] = weakref.WeakValueDictionary()
 
 
-def columns_of(
-    connection: Connection, arena_of: Any, fields: Sequence[Field], body: memoryview
-) -> tuple[Columns, Lease]:
+def columns_of(connection: Connection, arena_of: Any, fields: Sequence[Field], body: bytes) -> tuple[Columns, Lease]:
     """Return the batch that a BATCH message gives, as views, and its lease.
 
     Args:

@@ -82,7 +82,7 @@ class AttachedSession(Session):
         """Return the engine's answer to a question."""
         if self._questions is None or not self._questions.alive:
             self._questions = self.connect()
-        return bytes(self._questions.request(kind, body, expect=expect, timeout_s=self.patience)[0])
+        return self._questions.request(kind, body, expect=expect, timeout_s=self.patience)[0]
 
     @property
     def patience(self) -> float:
@@ -157,7 +157,7 @@ def status_of(name: bytes, rank: int) -> dict[str, Any] | None:
     if connection is None:
         return None
     body, _ = connection.request(wire.STATUS, expect=wire.TEXT, timeout_s=_ANSWER_S)
-    return dict(json.loads(bytes(body)))
+    return dict(json.loads(body))
 
 
 def tell(session: AttachedSession, *, start: bool) -> None:

@@ -60,8 +60,8 @@ class Connection:
 
     def request(
         self, kind: int, body: bytes = b"", *, expect: int, timeout_s: float, file: int | None = None
-    ) -> tuple[memoryview, int | None]:
-        """Send a request and return the body of its answer, valid until the next request, and the file with it.
+    ) -> tuple[bytes, int | None]:
+        """Send a request and return the body of its answer, and the file with it.
 
         Args:
             kind: Of the request.
@@ -87,34 +87,34 @@ class Connection:
                     self._sock.send(message)
                 else:
                     socket.send_fds(self._sock, [message], [file])
-                answer, view, received = self._receive()
+                answer, reply, received = self._receive()
             except TimeoutError:
                 raise self._stalled(timeout_s) from None
             except OSError as error:
                 raise self._lost(error) from None
         if answer == expect:
-            return view, received
+            return reply, received
         if received is not None:
             os.close(received)
         if answer == wire.FAILED:
-            raise _failure(bytes(view))
+            raise _failure(reply)
         raise Answered(answer)
 
-    def _receive(self) -> tuple[int, memoryview, int | None]:
+    def _receive(self) -> tuple[int, bytes, int | None]:
         while True:
             size, ancillary, _, _ = self._sock.recvmsg_into([self._buffer], socket.CMSG_SPACE(4))
             file = _file_of(ancillary)
             if size < wire.HEAD.size:
                 raise ConnectionResetError
             kind, _, _, number = wire.HEAD.unpack_from(self._buffer)
-            view = memoryview(self._buffer)[wire.HEAD.size : size]
+            body = bytes(memoryview(self._buffer)[wire.HEAD.size : size])
             if number == self._number:
-                return kind, view, file
+                return kind, body, file
             # The answer to a request that was interrupted: what came with it goes back.
             if file is not None:
                 os.close(file)
             if kind == wire.BATCH_:
-                slot, generation = wire.CLAIM.unpack_from(view)
+                slot, generation = wire.CLAIM.unpack_from(body)
                 self.release(slot, generation, 0)
 
     def release(self, slot: int, generation: int, tickets: int) -> None:
@@ -199,12 +199,12 @@ class Connection:
         """
         body = json.dumps(greeting).encode()
         try:
-            view, log = self.request(wire.HELLO, body, expect=wire.WELCOME, timeout_s=timeout_s, file=file)
+            reply, log = self.request(wire.HELLO, body, expect=wire.WELCOME, timeout_s=timeout_s, file=file)
         except errors.EngineError:
             if self._dead is None:
                 raise
             raise Gone(str(self._dead)) from None
-        self.pid, self.instance = wire.WELCOMED.unpack_from(view)
+        self.pid, self.instance = wire.WELCOMED.unpack_from(reply)
         if self._log is None:
             self._log = log
         elif log is not None:
