@@ -47,7 +47,7 @@ _ERRORS: dict[int, type[Exception]] = {
     ETIMEDOUT: errors.StallError,
     ECANCELED: errors.EngineError,
     EFORK: errors.ForkError,
-    -14: errors.EngineError,
+    -14: errors.FormatError,  # a data set of a newer format; the library itself is checked when it is loaded
     -15: errors.EngineError,
 }
 _ATTRIBUTES = ("path", "errno", "shard", "chunk", "sample", "needed", "given", "window", "peer")

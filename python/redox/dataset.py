@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import TYPE_CHECKING, Any, overload
 
@@ -154,8 +155,10 @@ class Dataset:
         """
         if isinstance(number, slice):
             return self._get(list(range(*number.indices(len(self)))), decode)
-        if hasattr(number, "__index__") and not isinstance(number, np.ndarray):
+        if hasattr(number, "__index__") and not getattr(number, "ndim", 0):  # arrays and tensors have it, too
             return self._get([number], decode)[0]
+        if isinstance(number, (str, bytes)) or not hasattr(number, "__iter__"):
+            raise _no_number(number)
         return self._get(list(number), decode)
 
     def _get(self, numbers: list[Any], decode: bool) -> list[Any]:
@@ -167,7 +170,10 @@ class Dataset:
         return list(Presenter(session, NumpyMaker(), decode_images=decode, with_index=None).finished(columns))
 
     def _number(self, number: Any) -> int:
-        wanted = number.__index__()
+        try:
+            wanted = operator.index(number)
+        except TypeError:
+            raise _no_number(number) from None
         if not -len(self) <= wanted < len(self):
             raise IndexError(f"sample {wanted}: {self._facts.path} has samples 0 to {len(self) - 1}")
         return int(wanted % len(self))
@@ -329,3 +335,7 @@ def _batches(session: Session) -> Iterator[Batch]:
         del columns, fields  # the caller alone decides how long the memory is kept
         yield batch
         del batch
+
+
+def _no_number(value: Any) -> TypeError:
+    return TypeError(f"{value!r} is no stored number: expected an integer, a slice, or a sequence of integers")

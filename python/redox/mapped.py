@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import time
@@ -171,7 +172,7 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
         return [first if number is None else number for number in good]
 
     def _number(self, index: Any) -> int:
-        place = index.__index__()
+        place = operator.index(index)
         if not -len(self) <= place < len(self):
             raise IndexError(f"index {place}: the data set has {len(self)} samples")
         place %= len(self)

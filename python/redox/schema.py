@@ -181,8 +181,8 @@ def infer(samples: Sequence[tuple[int, Any]], hints: Mapping[str, str] | None = 
         raise TypeError(f"sample {number} is an empty {layout}: there is nothing to pack")
     fields = []
     for name, value in values.items():
-        if not isinstance(name, str):
-            raise TypeError(f"sample {number}: field names must be strings, got {name!r}")
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"sample {number}: field names must be non-empty strings, got {name!r}")
         try:
             field = recognise(name, value, None if hints is None else hints.get(name))
         except TypeError as error:

@@ -120,7 +120,7 @@ def existing(dst: str) -> str | None:
         with open(os.path.join(dst, MANIFEST), encoding="utf-8") as file:
             manifest = json.load(file)
         return str((manifest.get("meta") or {}).get(SOURCE, ""))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # a file there is for the core to refuse, by its right name
         return None
     except (OSError, ValueError, AttributeError):
         return ""

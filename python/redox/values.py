@@ -64,9 +64,10 @@ class Maker:
         dtype = dtype_of(column.field)
         ends = column.offsets.tolist()
         shapes = _shapes(column, dtype.itemsize)
+        present = [True] * len(shapes) if column.valid is None else column.valid.tolist()
         return [
-            self.array(column.data[start:end].view(dtype).reshape(shape), column.field)
-            for start, end, shape in zip(ends[:-1], ends[1:], shapes, strict=True)
+            self.array(column.data[start:end].view(dtype).reshape(shape), column.field) if here else None
+            for start, end, shape, here in zip(ends[:-1], ends[1:], shapes, present, strict=True)
         ]
 
 

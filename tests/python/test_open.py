@@ -341,6 +341,55 @@ except KeyboardInterrupt:
     assert out == err == ""
 
 
+@pytest.mark.parametrize(
+    "wrong", ["a", b"a", "", 1.5, None, ["a"], [1.5], [[1, 2]], np.array([1.5]), np.ones(10, np.bool_), {"a": 1}]
+)
+def test_what_is_no_number_is_told(pack: Any, wrong: Any) -> None:
+    with redox.open(pack(10)) as d, pytest.raises(TypeError, match="is no stored number"):
+        d[wrong]
+
+
+def test_numbers_of_arrays_and_tensors(pack: Any) -> None:
+    torch = pytest.importorskip("torch")
+    with redox.open(pack(10, "dict")) as d:
+        for many in (np.array([3, 1]), torch.tensor([3, 1])):
+            assert [sample["label"] for sample in d[many]] == [d[3]["label"], d[1]["label"]]
+        for one in (np.int32(3), np.array(3), torch.tensor(3)):
+            assert d[one]["label"] == d[3]["label"]
+
+
+@pytest.mark.parametrize("kind", ["float32?", "bfloat16?", "uint8?"])
+def test_arrays_of_any_shape_may_be_missing(tmp_path: Path, kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, kind[:-1])
+    values = [torch.ones(2, 3, dtype=dtype), None, torch.ones(4, dtype=dtype), None]
+    redox.pack(
+        [{"x": value} for value in values], tmp_path / "x", fields={"x": kind}, shuffle=False, chunk_size="1kb"
+    )  # fmt: skip
+    with redox.open(tmp_path / "x") as d:
+        assert [None if d[i]["x"] is None else d[i]["x"].shape for i in range(4)] == [(2, 3), None, (4,), None]
+        (batch,) = d.batches(4, epoch=0, shuffle=False)
+        assert [x is None for x in batch["x"]] == [False, True, False, True]
+    got = [sample["x"] for sample in redox.RedoxDataset(tmp_path / "x", batch_size=2, shuffle=False)]
+    for value, back in zip(values, got, strict=True):
+        assert (value is None and back is None) or torch.equal(value, back)
+
+
+def test_a_manifest_that_needs_more_is_of_a_newer_format(tmp_path: Path) -> None:
+    redox.pack([1, 2], tmp_path / "x")
+    manifest = tmp_path / "x" / "manifest.json"
+    facts = {**json.loads(manifest.read_text()), "requires": ["later"], "checksum": "00000000"}
+    text = json.dumps(facts)
+    crc = 0xFFFFFFFF
+    for byte in text.encode():
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    manifest.write_text(text.replace('"checksum": "00000000"', f'"checksum": "{crc ^ 0xFFFFFFFF:08x}"'))
+    with pytest.raises(redox.FormatError, match=r"needs \[later\]"), redox.open(tmp_path / "x") as d:
+        d[0]
+
+
 def test_pixels_are_told_apart() -> None:
     assert number_of(pixels(258)) == 258
     wrong = pixels(258).copy()

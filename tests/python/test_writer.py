@@ -90,6 +90,8 @@ def test_targets(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         fail(tmp_path / "mine", 1, KeyError)
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    with pytest.raises(FileExistsError, match="is not a directory"):
+        redox.pack([1], tmp_path / "mine" / "thesis.txt")
 
 
 def test_closed(tmp_path: Path) -> None:
