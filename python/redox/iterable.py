@@ -131,6 +131,7 @@ class RedoxDataset(Source, IterableDataset):  # type: ignore[type-arg]
 
     def __iter__(self) -> Iterator[Any]:
         session, maker = self.session, TorchMaker()
+        self.catch_up()
         if self._batched and not self._collated:
             presenter = self.presenter(maker, batched=True)
             return BatchIterator(session.new_pass(borrow=self._borrow), presenter)

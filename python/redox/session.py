@@ -250,7 +250,19 @@ class Session:
         return merged
 
 
-STATE = ("version", "dataset", "seed", "shuffle", "epoch", "position", "partitions", "window", "subset", "keep", "plan_hash")
+STATE = (
+    "version",
+    "dataset",
+    "seed",
+    "shuffle",
+    "epoch",
+    "position",
+    "partitions",
+    "window",
+    "subset",
+    "keep",
+    "plan_hash",
+)
 
 
 def share_of(facts: Facts, options: Options, world: World) -> Share:

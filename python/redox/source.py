@@ -56,7 +56,9 @@ class Source:
         if self._options.pad == "mark" and self._with_index in (None, "key"):
             raise ValueError(f"pad='mark' needs with_index=True or 'source', got with_index={with_index!r}")
         if target_transform is not None and (self._facts.layout != "tuple" or len(chosen) < 2):
-            raise ValueError("target_transform: the samples have no second value; use transform, which takes the sample")
+            raise ValueError(
+                "target_transform: the samples have no second value; use transform, which takes the sample"
+            )
         self._asked = world
         if world != (None, None, None):
             World.resolve(*world)  # arguments are checked when they are given
@@ -199,6 +201,15 @@ class Source:
             return None
         status = self.engine_status()
         return status if status is not None and status["passes"] and status["serial"] >= session.cursor.serial else None
+
+    def catch_up(self) -> None:
+        """Let this process's next iteration follow those that DataLoader workers have made since its last."""
+        session = self.session
+        if isinstance(session, AttachedSession):
+            return  # the engine itself counts
+        status = self.engine_status()
+        if status is not None and status["passes"] and status["serial"] >= session.cursor.serial:
+            session.load(status["next_epoch"], status["next_position"])
 
     def presenter(self, maker: Maker, *, batched: bool = False) -> Presenter:
         """Return how the batches of this data set are shown."""

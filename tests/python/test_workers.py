@@ -57,6 +57,11 @@ def test_order_is_that_without_workers(data: Any, epochs: Any, workers: int, bat
     assert len(loader) == 32
 
 
+def test_epochs_go_on_with_another_number_of_workers(data: Any, epochs: Any) -> None:
+    ds = data()
+    assert [labels(plain(ds, workers)) for workers in (0, 2, 0, 1)] == epochs
+
+
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_start_methods(data: Any, epochs: Any, method: str) -> None:
     ds = data()

@@ -6,7 +6,7 @@ import argparse
 
 from .output import Parsers, command, print_json
 
-_WORDS = "no engines run: this version loads inside the training process, and ds.stats() there tells what happens"
+_WORDS = "this version can't look into running engines yet: ds.stats() in the training process tells what happens"
 
 
 def add(parsers: Parsers) -> None:
@@ -15,7 +15,7 @@ def add(parsers: Parsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Engines of their own come with worker processes and several ranks; there are none to look into so far."""
+    """Engines of their own come with worker processes and several ranks; they answer their clients only so far."""
     if args.json:
         print_json({"engines": [], "note": _WORDS})
     else:

@@ -4,6 +4,7 @@
 
 Plain and slow on purpose: one sample after the other, no fast-forward. Needs Python 3.10 and nothing else.
 """
+
 import hashlib
 import pathlib
 import re
@@ -15,6 +16,7 @@ GAMMA = 0x9E3779B97F4A7C15
 
 
 # Randomness: section "Randomness" of docs/plan.md.
+
 
 def seed(domain, *words):
     text = b"redox/perm/1\0" + domain.encode() + b"\0" + b"".join(struct.pack("<Q", w) for w in words)
@@ -77,6 +79,7 @@ def order(of, n):
 
 
 # The order of an epoch: section "An epoch".
+
 
 def epoch_order(counts, local, of, window, partitions, epoch, sticky):
     """Yields (chunk, sample, partition) for each position; counts and local as the subset has them."""
@@ -142,9 +145,18 @@ def check(path):
     want = re.findall(r"SHA-256 of all.*: (\w+)", text)
     for epoch, digest in enumerate(want):
         if head["shuffle"] == "true":
-            numbers = [first[c] + k for c, k, _ in epoch_order(
-                counts, lambda c, k: lows[c] + k, int(head["seed"]), int(head["window"]), int(head["partitions"]),
-                epoch, head["sticky"] == "true")]
+            numbers = [
+                first[c] + k
+                for c, k, _ in epoch_order(
+                    counts,
+                    lambda c, k: lows[c] + k,
+                    int(head["seed"]),
+                    int(head["window"]),
+                    int(head["partitions"]),
+                    epoch,
+                    head["sticky"] == "true",
+                )
+            ]
         else:
             numbers = list(range(lo, hi))
         if hashlib.sha256(b"".join(struct.pack("<Q", n) for n in numbers)).hexdigest() != digest:
