@@ -27,8 +27,8 @@ def refuse_workers() -> None:
     """Raise if this is a DataLoader's worker process: exact reading by index does not work there yet."""
     if get_worker_info() is not None:
         raise RuntimeError(
-            "MapDataset does not read exact indices in DataLoader worker processes yet: use num_workers=0 (reading runs "
-            "in threads anyway), redirect=True, or RedoxDataset"
+            "MapDataset does not read exact indices in DataLoader worker processes yet: use num_workers=0 (reading "
+            "runs in threads anyway), redirect=True, or RedoxDataset"
         )
 
 

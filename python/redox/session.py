@@ -215,7 +215,8 @@ class Session:
         _log.warning("skipped %s: %s", where, str(error) or type(error).__name__)
         if self.skipped[0] > self.options.max_skipped:
             raise CorruptError(
-                f"more than max_skipped={self.options.max_skipped} samples were skipped in one epoch; the last is {where}",
+                f"more than max_skipped={self.options.max_skipped} samples were skipped in one epoch; "
+                f"the last is {where}",
                 path=self.facts.path,
                 sample=number,
             ) from error
