@@ -116,7 +116,17 @@ func (s *served) connect(options string) (p *peer, kind byte, body []byte) {
 // join is a worker of a pass.
 func (s *served) join(base uint64, worker, workers uint32) (p *peer, epoch uint64) {
 	s.t.Helper()
-	p, kind, body := s.connect("")
+	p, kind, body := s.begin(base, worker, workers, 0)
+	if kind != msgBegan {
+		s.t.Fatalf("BEGIN was answered by %d: %s", kind, body)
+	}
+	return p, binary.LittleEndian.Uint64(body)
+}
+
+// begin sends BEGIN for a worker of an iteration whose first worker was born as number `first`.
+func (s *served) begin(base uint64, worker, workers uint32, first uint64) (p *peer, kind byte, body []byte) {
+	s.t.Helper()
+	p, kind, body = s.connect("")
 	if kind != msgWelcome {
 		s.t.Fatalf("HELLO was answered by %d: %s", kind, body)
 	}
@@ -124,14 +134,11 @@ func (s *served) join(base uint64, worker, workers uint32) (p *peer, epoch uint6
 	request = binary.LittleEndian.AppendUint64(request, 0)
 	request = binary.LittleEndian.AppendUint32(request, worker)
 	request = binary.LittleEndian.AppendUint32(request, workers)
-	for _, v := range []uint64{0, 0, 0, 0, ^uint64(0)} {
+	for _, v := range []uint64{first + uint64(worker), 0, 0, 0, 0, ^uint64(0)} {
 		request = binary.LittleEndian.AppendUint64(request, v)
 	}
 	kind, body = p.ask(msgBegin, request)
-	if kind != msgBegan {
-		s.t.Fatalf("BEGIN was answered by %d: %s", kind, body)
-	}
-	return p, binary.LittleEndian.Uint64(body)
+	return p, kind, body
 }
 
 func (p *peer) send(kind byte, body []byte) {
@@ -303,6 +310,23 @@ func TestServedPassThatIsLeft(t *testing.T) {
 		}
 		worker.send(msgLeave, nil)
 		worker.ask(msgSet, make([]byte, 40))
+	}
+}
+
+func TestServedWorkerThatComesTooLate(t *testing.T) {
+	s := serve(t)
+	first, _ := s.join(1, 0, 2)
+	first.next(0)
+	first.send(msgLeave, nil) // a break, before the second worker has begun
+	first.ask(msgSet, make([]byte, 40))
+	if _, kind, body := s.begin(1, 1, 2, 0); kind != msgFailed {
+		t.Fatalf("a worker of an iteration that was left got %d: %v", kind, body)
+	}
+	for w := range uint32(2) { // the next iteration, with the same seed
+		_, kind, body := s.begin(1, 1-w, 2, 2)
+		if kind != msgBegan || binary.LittleEndian.Uint64(body) != 1 {
+			t.Fatalf("the iteration after a break got %d: %v", kind, body)
+		}
 	}
 }
 

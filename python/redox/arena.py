@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Arena", "Lease", "columns_of", "map_arena"]
 
 _NORESERVE = 0x4000  # MAP_NORESERVE: nearly all of the file are holes
+T = TypeVar("T")
 _BYTE, _I64, _U64 = np.dtype("uint8"), np.dtype("int64"), np.dtype("uint64")
 
 
@@ -37,19 +38,24 @@ class Arena:
         self._map = mmap.mmap(file, size, flags=mmap.MAP_SHARED | _NORESERVE)
         self.address = int(np.frombuffer(self._map, np.uint8, 1).__array_interface__["data"][0])
         self.size = size
-        self.leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self.leases: weakref.WeakValueDictionary[tuple[int, int], Lease] = weakref.WeakValueDictionary()
 
     @staticmethod
     def all() -> list[Arena]:
         """Return the arenas that are mapped here."""
-        return list(_arenas.values())
+        return _alive(_arenas)
 
     def lease_at(self, address: int) -> Lease | None:
         """Return the lease whose batch lies at an address, if this process has one."""
-        for lease in list(self.leases):
+        for lease in _alive(self.leases):
             if lease.begin <= address < lease.end:
                 return lease
         return None
+
+
+def _alive(some: weakref.WeakValueDictionary[Any, T]) -> list[T]:
+    """Return the values, while other threads and finalisers may add and remove some: iterating would raise then."""
+    return [value for ref in some.valuerefs() if (value := ref()) is not None]
 
 
 class Lease:
@@ -73,7 +79,7 @@ class Lease:
         self.tickets = [0]  # given to other processes, less those taken from them
         # The finaliser keeps connection and mapping until the views are gone.
         weakref.finalize(self, _give_back, connection, arena, slot, generation, self.tickets).atexit = False
-        arena.leases.add(self)
+        arena.leases[slot, generation] = self
 
     def view(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array over memory of the batch, which keeps the lease."""

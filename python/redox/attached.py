@@ -243,7 +243,7 @@ class AttachedPass:
         seen = client.seen.get(session.name, -1)
         body, file = connection.request(
             wire.BEGIN_,
-            wire.BEGIN.pack(crew.base, self._nth, crew.worker, crew.workers, *session.cursor.word(), seen),
+            wire.BEGIN.pack(crew.base, self._nth, crew.worker, crew.workers, crew.birth, *session.cursor.word(), seen),
             expect=wire.BEGAN_,
             timeout_s=session.patience,
         )

@@ -27,14 +27,21 @@ class Crew:
         worker: Number of this worker.
         workers: How many there are.
         base: What the workers of one iteration have in common.
+        birth: How manyth of its trainer's processes this worker is.
     """
 
-    def __init__(self, trainer: int, worker: int = 0, workers: int = 1, base: int = wire.NO_BASE) -> None:
-        self.trainer, self.worker, self.workers, self.base = trainer, worker, workers, base
+    def __init__(
+        self, trainer: int, worker: int = 0, workers: int = 1, base: int = wire.NO_BASE, birth: int = 0
+    ) -> None:
+        self.trainer, self.worker, self.workers, self.base, self.birth = trainer, worker, workers, base, birth
 
     @classmethod
-    def here(cls) -> Crew:
-        """Return that of this process."""
+    def here(cls, copies: int = 0) -> Crew:
+        """Return that of this process.
+
+        Args:
+            copies: How often what draws was pickled, up to this copy: workers that are not forked get one each.
+        """
         data = sys.modules.get("torch.utils.data")  # a process without it is no worker of it
         info = data.get_worker_info() if data is not None else None
         if info is None:
@@ -42,12 +49,23 @@ class Crew:
         parent = parent_process()  # not os.getppid(): under forkserver that is the server
         assert parent is not None
         assert parent.pid is not None
-        return cls(parent.pid, info.id, info.num_workers, (info.seed - info.id) & wire.NOWHERE)
+        return cls(parent.pid, info.id, info.num_workers, (info.seed - info.id) & wire.NOWHERE, _forks + copies)
 
     @property
     def working(self) -> bool:
         """Whether this is a worker."""
         return self.base != wire.NO_BASE
+
+
+_forks = 0  # of this process, and of those that it was forked from
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603 - the child inherits it
+    _forks += 1
+
+
+os.register_at_fork(before=_count_fork)
 
 
 def engine_for(world: World, crew: Crew, fingerprint: str, ordinal: int) -> bytes:

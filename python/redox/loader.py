@@ -139,18 +139,17 @@ class _Given:
             batch = next(self._batches)
         except StopIteration:
             if self._progress is None:
-                self._progress = self._began()
+                self._progress = self._began(self._dataset.engine_status())
             if self._progress is not None:
                 self._progress.done = True
             raise
         if self._progress is None:
-            self._progress = self._began()
+            self._progress = self._began(self._dataset.engine_status())
         if self._progress is not None:
             self._progress.batches += 1
         return batch
 
-    def _began(self) -> Progress | None:
-        status = self._dataset.engine_status()
+    def _began(self, status: dict[str, Any] | None) -> Progress | None:
         if status is None or status["passes"] <= self._passes:
             return None
         progress = Progress(self._dataset.session.share, status["epoch"], status["start"])
@@ -160,11 +159,11 @@ class _Given:
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batches that were given."""
         session = self._dataset.session
-        progress = self._progress or self._began()
+        status = None if self._progress is not None else self._dataset.engine_status()
+        progress = self._progress or self._began(status)
         if progress is not None:
             epoch, position = progress.epoch, progress.position()
         else:
-            status = self._dataset.engine_status()
             epoch, position = session.cursor.peek()
             if status is not None and status["serial"] >= session.cursor.serial and status["passes"]:
                 epoch, position = status["next_epoch"], status["next_position"]

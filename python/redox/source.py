@@ -66,6 +66,7 @@ class Source:
         self._session: Session | None = None
         self._session_of = (0, False)  # the process that it belongs to, and whether that is a worker
         self._where: Cursor | None = None  # of the object that this one was unpickled from
+        self._copies = 0
         self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
         weakref.finalize(self, _farewell, os.getpid(), world, self._facts.fingerprint, self._ordinal).atexit = False
 
@@ -117,7 +118,7 @@ class Source:
         """What this process holds for this object; made at the first use."""
         if self._original is not None:
             return self._original.session  # type: ignore[no-any-return]
-        crew = Crew.here()
+        crew = Crew.here(self._copies)
         here = os.getpid(), crew.working
         if self._session is None or self._session_of != here:
             where = self._where if self._session is None else self._session.cursor  # forked
@@ -221,6 +222,7 @@ class Source:
     def __getstate__(self) -> dict[str, Any]:
         self.world  # noqa: B018 - found out where the object was made, not where it is unpickled
         where = self._session.cursor if self._session is not None else self._where
+        self._copies += 1
         return {**self.__dict__, "_session": None, "_where": where}
 
 

@@ -12,7 +12,7 @@ VERSION = 1
 MAX = 128 << 10  # bytes of a message
 
 HEAD = Struct("<BBHI")  # kind, version, 0, number
-BEGIN = Struct("<QQIIQQqQq")  # base seed, nth, worker, workers; then as WORD
+BEGIN = Struct("<QQIIQQQqQq")  # base seed, nth, worker, workers, birth; then as WORD
 WORD = Struct("<QQqQq")  # serial, epoch, position, named; epoch that was seen since, or -1
 NEXT = Struct("<Q")  # number of the batch in the pass
 CLAIM = Struct("<II")  # slot, generation

@@ -21,6 +21,7 @@ type pass struct {
 	trainer *trainer
 	rank    *rank
 	workers int
+	birth   uint64 // when its workers were born, as awaits has it
 	epoch   uint64
 	start   int64
 	batches int64
@@ -40,6 +41,15 @@ type pass struct {
 	retired bool // the loader may work for another pass
 	over    bool
 	changed chan struct{} // closed and renewed by announce
+}
+
+// awaits says whether a worker that begins belongs to this pass and has not come yet. The key alone does not tell: a
+// program that sets the same seed before each epoch gives all of them the same. The workers of one iteration are born one
+// after the other, those of the next after them, and births are counted: less the worker's number, they differ by less
+// than the number of workers within an iteration, as long as that many other processes are not born in between.
+func (p *pass) awaits(key passKey, worker, workers int, birth uint64) bool {
+	apart := int64(birth - uint64(worker) - p.birth)
+	return p.key == key && p.workers == workers && !p.joined[worker] && max(apart, -apart) < int64(workers)
 }
 
 // announce wakes those who wait for a batch. mu is held.
@@ -186,7 +196,7 @@ func (p *pass) part() {
 		return
 	}
 	p.over = true
-	delete(p.rank.passes, p.key)
+	p.rank.prune()
 	for _, l := range p.ready {
 		p.server.free(l)
 	}

@@ -104,14 +104,14 @@ func storedNumbers(file *os.File) ([]int64, error) {
 func (c *client) begin(r *reader) (answer, error) {
 	key := passKey{base: r.u64(), nth: r.u64()}
 	worker, workers := int(r.u32()), int(r.u32())
-	w := r.word()
+	birth, w := r.u64(), r.word()
 	if err := r.err(); err != nil {
 		return answer{}, err
 	}
 	if c.pass != nil || workers < 1 || worker >= workers || workers > 1<<16 {
 		return answer{}, fault.New(fault.Invalid, "BEGIN of worker %d of %d does not fit this connection", worker, workers)
 	}
-	p, err := c.server.begin(c, key, worker, workers, w)
+	p, err := c.server.begin(c, key, worker, workers, birth, w)
 	if err != nil {
 		return answer{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -187,22 +188,29 @@ func (s *Server) takeFree(r *rank, ahead int) *served {
 }
 
 // begin handles BEGIN: a client joins the pass of its iteration, or makes it.
-func (s *Server) begin(c *client, key passKey, worker, workers int, w word) (*pass, error) {
+func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64, w word) (*pass, error) {
 	s.mu.Lock()
 	r := c.trainer.rank(c.rank)
 	r.cursor.tell(w)
-	p := r.passes[key]
-	if p == nil || p.over || p.joined[worker] || p.workers != workers {
-		p = &pass{
-			server: s, key: key, trainer: c.trainer, rank: r, workers: workers, made: make(chan struct{}), clients: map[*client]bool{},
-			joined: map[int]bool{}, told: map[int]bool{}, ready: map[uint64]*loan{}, changed: make(chan struct{}),
+	i := slices.IndexFunc(r.passes, func(p *pass) bool { return p.awaits(key, worker, workers, birth) })
+	if i < 0 {
+		p := &pass{
+			server: s, key: key, trainer: c.trainer, rank: r, workers: workers, birth: birth - uint64(worker), made: make(chan struct{}),
+			clients: map[*client]bool{}, joined: map[int]bool{}, told: map[int]bool{}, ready: map[uint64]*loan{},
+			changed: make(chan struct{}),
 		}
-		r.passes[key] = p
+		i = len(r.passes)
+		r.passes = append(r.passes, p)
 		defer s.equip(p)
 	}
-	p.clients[c], p.joined[worker] = true, true
+	defer s.mu.Unlock()
+	p := r.passes[i]
+	p.joined[worker] = true
+	if p.over { // the others came, and left before the end: nobody waits for this worker's batches
+		return nil, errOver()
+	}
+	p.clients[c] = true
 	c.pass, c.worker = p, worker
-	s.mu.Unlock()
 	return p, nil
 }
 

@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/redox-loader/redox/golib/internal/fault"
@@ -20,7 +22,7 @@ type trainer struct {
 type rank struct {
 	number int
 	cursor cursor
-	passes map[passKey]*pass
+	passes []*pass   // that live, and some that are over: a worker may come too late
 	free   []*served // loaders without a pass, the latest last
 	last   *served   // of the pass that began last
 	latest struct {  // that pass
@@ -112,7 +114,7 @@ func (s *Server) lose(t *trainer) {
 		}
 	}
 	for _, r := range t.ranks {
-		for _, p := range r.passes {
+		for _, p := range slices.Clone(r.passes) { // part prunes
 			p.part()
 		}
 		for _, ld := range r.free {
@@ -138,8 +140,27 @@ func (s *Server) discard(ld *served) {
 func (t *trainer) rank(number int) *rank {
 	r := t.ranks[number]
 	if r == nil {
-		r = &rank{number: number, passes: map[passKey]*pass{}}
+		r = &rank{number: number}
 		t.ranks[number] = r
 	}
 	return r
+}
+
+const remembered = 64 // passes that are over
+
+// prune forgets the oldest passes that are over. server.mu is held.
+func (r *rank) prune() {
+	over := 0
+	for _, p := range r.passes {
+		if p.over {
+			over++
+		}
+	}
+	r.passes = slices.DeleteFunc(r.passes, func(p *pass) bool {
+		if p.over && over > remembered {
+			over--
+			return true
+		}
+		return false
+	})
 }
