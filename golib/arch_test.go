@@ -20,9 +20,10 @@ const module = "github.com/redox-loader/redox/"
 // pure parts pure: what decides the order of samples cannot reach a file, a clock or a socket.
 var mayImport = map[string][]string{
 	"capi":                    {"golib"},
-	"golib":                   {"attach", "node", "pack", "plan", "chunk", "store", "buffer", "resident", "fault"},
+	"golib":                   {"attach", "node", "peer", "exchange", "pack", "plan", "chunk", "store", "buffer", "resident", "fault"},
 	"golib/internal/attach":   {"node", "fault"},
-	"golib/internal/node":     {"plan", "resident", "buffer", "chunk", "store", "fault"},
+	"golib/internal/node":     {"exchange", "plan", "resident", "buffer", "chunk", "store", "fault"},
+	"golib/internal/exchange": {},
 	"golib/internal/resident": {"store", "chunk", "buffer", "fault"},
 	"golib/internal/pack":     {"chunk", "perm", "fault"},
 	"golib/internal/plan":     {"perm", "fault"},
