@@ -233,4 +233,6 @@ func (c *RunConfig) node() uint16 {
 
 // workers is how many goroutines assemble batches ahead: more than processors would only wait for each other. (Go may
 // have more processors than the machine: see package capi.)
-func (c *RunConfig) workers() int { return min(c.Prefetch, runtime.NumCPU(), runtime.GOMAXPROCS(0), maxWorkers) }
+func (c *RunConfig) workers() int {
+	return min(c.Prefetch, runtime.NumCPU(), runtime.GOMAXPROCS(0), maxWorkers)
+}
