@@ -77,7 +77,7 @@ class Record:
         held = map(_refcount, batch)
         if next(held) > _HELD + 1 or max(held, default=0) > _HELD:  # PyTorch's collate holds the first one, too
             raise _ChangedError
-        if self._names is not None and any(len(sample) != len(self._names) for sample in batch):
+        if self._names is not None and set(map(len, batch)) != {len(self._names)}:
             raise _ChangedError
         columns = [self._column(i, batch, collate_fn_map) for i in range(len(self._whole))]
         self._given = True
