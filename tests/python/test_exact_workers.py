@@ -84,7 +84,8 @@ def test_one_by_one(pack: Any, order: list[int]) -> None:
 def test_layouts(pack: Any, layout: str, with_index: Any) -> None:
     ds = redox.MapDataset(pack(200, layout), with_index=with_index)
     indices = np.random.default_rng(3).permutation(200).tolist()
-    one, two = (list(DataLoader(ds, 16, sampler=indices, num_workers=workers)) for workers in (0, 2))
+    options = {"collate_fn": list} if layout == "ragged" else {}
+    one, two = (list(DataLoader(ds, 16, sampler=indices, num_workers=workers, **options)) for workers in (0, 2))
     assert repr(one) == repr(two)
 
 
@@ -210,7 +211,7 @@ def test_worker_killed_again_and_again(pack: Any, order: list[int]) -> None:
         kept = [next(batches)]
         time.sleep(delay)
         os.kill(batches._workers[0].pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="killed"):
+        with pytest.raises(RuntimeError, match="killed|exited unexpectedly"):
             kept.extend(batches)
         assert labels(kept) == indices[: len(kept) * B]
         del batches, loader
@@ -226,9 +227,9 @@ def test_corrupt_samples(tmp_path: Any) -> None:
     at = bytes(data).index(pixels(23).tobytes())
     data[at + 50] ^= 1
     shard.write_bytes(data)
-    with pytest.raises(redox.CorruptError) as caught:
-        list(DataLoader(redox.MapDataset(path), 16, num_workers=1))
-    assert caught.value.sample == 23
+    for batch_size in (16, 1):
+        with pytest.raises(redox.CorruptError, match="sample 23: wrong checksum"):
+            list(DataLoader(redox.MapDataset(path), batch_size, num_workers=1))
     for workers in (0, 2):
         ds = redox.MapDataset(path, on_error="skip")
         found = labels(DataLoader(ds, 16, num_workers=workers))

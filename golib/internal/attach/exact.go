@@ -50,19 +50,13 @@ func (s *Server) exact() (*reading, error) {
 
 // read handles READ: the number of workers that read, then stored numbers; or none, if they are in a file.
 func (c *client) read(r *reader, file *os.File) (answer, error) {
-	workers := int(r.u32())
-	numbers, err := storedNumbers(file)
-	for file == nil && len(r.body) > 0 && !r.short {
-		numbers = append(numbers, r.i64())
-	}
-	if err == nil {
-		err = r.err()
-	}
+	listed, err := storedNumbers(file)
 	if err != nil {
 		return answer{}, err
 	}
-	if len(numbers) == 0 || workers < 1 || workers > 1<<16 {
-		return answer{}, fault.New(fault.Invalid, "READ of %d samples by one of %d workers", len(numbers), workers)
+	workers, numbers, err := parseRead(r, listed)
+	if err != nil {
+		return answer{}, err
 	}
 	rd, err := c.server.exact()
 	if err != nil {
@@ -74,6 +68,26 @@ func (c *client) read(r *reader, file *os.File) (answer, error) {
 	}
 	body := encodeBatch(l)
 	return answer{kind: batch, body: binary.LittleEndian.AppendUint64(body, flag(copied))}, nil
+}
+
+// parseRead takes READ's body apart. listed are the numbers of the file that came with it, if one did.
+func parseRead(r *reader, listed []int64) (workers int, numbers []int64, err error) {
+	workers = int(r.u32())
+	for len(r.body) > 0 && !r.short {
+		numbers = append(numbers, r.i64())
+	}
+	if err := r.err(); err != nil {
+		return 0, nil, err
+	}
+	if listed != nil && numbers == nil {
+		numbers = listed
+	} else if listed != nil {
+		numbers = nil // twice
+	}
+	if len(numbers) == 0 || workers < 1 || workers > 1<<16 {
+		return 0, nil, fault.New(fault.Invalid, "READ of %d samples by one of %d workers", len(numbers), workers)
+	}
+	return workers, numbers, nil
 }
 
 // readExactly reads samples and makes the client the holder of their batch.
