@@ -33,6 +33,11 @@ redox_status redox_read(redox_dataset ds, const int64_t *numbers, size_t n, redo
   return goRedoxRead(ds, (int64_t *)numbers, n, batch);
 }
 
+redox_status redox_read_stats(redox_dataset ds, char *json, size_t cap, size_t *need) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxReadStats(ds, json, cap, need);
+}
+
 redox_status redox_origin(redox_dataset ds, const int64_t *numbers, size_t n, int64_t *sources, char *keys,
                           size_t cap, size_t *need) {
   NOT_IN_FORKED_CHILD();

@@ -91,6 +91,8 @@ redox_status redox_open(const char *path, const char *options_json, uint32_t abi
 redox_status redox_info(redox_dataset ds, char *json, size_t cap, size_t *need);
 /* Random access: the n samples with these stored numbers, in this order. For looking, not for training. */
 redox_status redox_read(redox_dataset ds, const int64_t *numbers, size_t n, redox_batch *batch);
+/* What redox_read did so far, as JSON with the names of redox_stats. */
+redox_status redox_read_stats(redox_dataset ds, char *json, size_t cap, size_t *need);
 /* Source numbers of n stored numbers; and their keys, NUL-terminated one after the other. Either may be NULL; without
  * `keys` only *need is set. */
 redox_status redox_origin(redox_dataset ds, const int64_t *numbers, size_t n, int64_t *sources, char *keys, size_t cap,

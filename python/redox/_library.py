@@ -108,6 +108,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # all return redox_status
     "redox_open": (c_char_p, c_char_p, c_uint32, _U64),
     "redox_info": (c_uint64, *_TEXT),
     "redox_read": (c_uint64, _I64, c_size_t, POINTER(Batch)),
+    "redox_read_stats": (c_uint64, *_TEXT),
     "redox_origin": (c_uint64, _I64, c_size_t, _I64, *_TEXT),
     "redox_find_key": (c_uint64, c_char_p, _I64),
     "redox_plan_indices": (c_uint64, c_char_p, c_uint64, _I64, c_size_t, POINTER(c_size_t)),

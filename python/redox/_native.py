@@ -88,6 +88,11 @@ def read(dataset: int, numbers: Any, batch: Batch) -> int:
     return status
 
 
+def read_stats(dataset: int) -> dict[str, Any]:
+    """redox_read_stats."""
+    return parsed("redox_read_stats", dataset)
+
+
 def origin(dataset: int, numbers: Sequence[int]) -> tuple[list[int], list[str]]:
     """redox_origin: source numbers and keys."""
     found = (c_int64 * len(numbers))()

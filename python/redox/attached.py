@@ -16,9 +16,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redox import client, wire
-from redox.arena import Arena, Lease, adopt, columns_of, map_arena
+from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
 from redox.client import Answered, Connection
-from redox.errors import EngineError
 from redox.session import STATE, Progress, Session
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from redox.options import Options
     from redox.world import World
 
-__all__ = ["AttachedPass", "AttachedSession", "status_of", "tell"]
+__all__ = ["AttachedPass", "AttachedSession", "File", "status_of", "tell"]
 
 _PATIENCE_S = 5.0  # beyond the engine's own patience
 _ANSWER_S = 30.0  # for what the engine answers at once
@@ -75,7 +74,7 @@ class AttachedSession(Session):
         patience = self.options.timeout + _PATIENCE_S
         if chosen is None:
             return client.connect(self.name, greeting, patience, self.facts.path)
-        with _File(chosen) as file:
+        with File(chosen) as file:
             return client.connect(self.name, greeting, patience, self.facts.path, lambda: file)
 
     def ask(self, kind: int, body: bytes = b"", *, expect: int) -> bytes:
@@ -132,7 +131,7 @@ class AttachedSession(Session):
         return self.origin(numbers)[0]
 
 
-class _File:
+class File:
     """Bytes as a file without a name."""
 
     def __init__(self, data: bytes) -> None:
@@ -267,15 +266,7 @@ class AttachedPass:
         connection = self._connection
         if connection is None or not connection.alive:
             return None
-        try:
-            body, _ = connection.request(
-                wire.ALLOCATE, wire.SIZE.pack(size), expect=wire.ALLOCATED_, timeout_s=self._session.patience
-            )
-        except EngineError:
-            return None
-        slot, generation, number, place = wire.ALLOCATED.unpack_from(body)
-        arena = self._arena(number)
-        return Lease(connection, arena, slot, generation, (arena.address + place, arena.address + place + size))
+        return allocated(connection, self._arena, size, self._session.patience)
 
     def _arena(self, number: int) -> Arena:
         arena = self._arenas.get(number)

@@ -8,7 +8,7 @@ from functools import partial
 from operator import itemgetter, length_hint
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import default_collate, get_worker_info
+from torch.utils.data import default_collate
 from torch.utils.data._utils.fetch import _BaseDatasetFetcher
 
 from redox.sample import Record, Samples, collated, open_samples
@@ -20,16 +20,7 @@ if TYPE_CHECKING:
     from redox.present import Presenter
     from redox.session import Pass
 
-__all__ = ["BatchIterator", "CollatedIterator", "SampleIterator", "fetched", "refuse_workers"]
-
-
-def refuse_workers() -> None:
-    """Raise if this is a DataLoader's worker process: exact reading by index does not work there yet."""
-    if get_worker_info() is not None:
-        raise RuntimeError(
-            "MapDataset does not read exact indices in DataLoader worker processes yet: use num_workers=0 (reading "
-            "runs in threads anyway), redirect=True, or RedoxDataset"
-        )
+__all__ = ["BatchIterator", "CollatedIterator", "SampleIterator", "fetched"]
 
 
 def fetched(frame: Any) -> tuple[Any, Any]:

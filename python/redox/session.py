@@ -27,7 +27,7 @@ from redox.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Opened", "Pass", "Progress", "Session", "share_of"]
+__all__ = ["Opened", "Pass", "Progress", "Session", "added", "share_of"]
 
 _log = logging.getLogger("redox")
 
@@ -245,7 +245,7 @@ class Session:
             self.give_back(self.take())
         every = [_native.stats(loader.handle) for loader in self._loaders]
         last = self._loaders.index(self._busy) if self._busy is not None else 0
-        merged = {**every[last], "total": _sum([one["total"] for one in every])}
+        merged = {**every[last], "total": added([one["total"] for one in every])}
         for name, skipped in zip(("epoch", "total"), self.skipped, strict=True):
             merged[name] = {**merged[name], "skipped": merged[name].get("skipped", 0) + skipped}
         return merged
@@ -284,7 +284,7 @@ def _of_the_node(error: MemoryLimitError, limit: int, ranks: int) -> MemoryLimit
 _LARGEST = ("resident_bytes", "resident_peak")
 
 
-def _sum(every: list[dict[str, Any]]) -> dict[str, Any]:
+def added(every: list[dict[str, Any]]) -> dict[str, Any]:
     """Add up counters; of what several loaders share on one engine, take the largest."""
     total = dict(every[0])
     for one in every[1:]:

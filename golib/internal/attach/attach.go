@@ -5,6 +5,7 @@
 //	client   one connection: reads messages, answers them
 //	trainer  a training process, held by a pidfd; its epochs
 //	pass     one iteration over an epoch: which batch goes to which worker
+//	exact    samples by number, for code that has its own order
 //	loan     a batch in a slot, with the processes that hold it
 //
 // What crosses the socket are small messages (wire.go; docs/attached.md has them exactly); batches stay where they were
@@ -23,6 +24,8 @@ import (
 type Data interface {
 	// NewLoader makes a loader for a rank that assembles up to `ahead` batches ahead, in the memory of the others.
 	NewLoader(rank, ahead int) (Loader, error)
+	// Exact returns what reads samples by number, in the memory of loaders. Called as NewLoader is, once.
+	Exact() (Exact, error)
 	// Origin tells where samples came from.
 	Origin(numbers []int64) (sources []int64, keys []string, err error)
 	// Info is JSON for those who look: path, options.
@@ -44,6 +47,18 @@ type Loader interface {
 	Stats() ([]byte, error)
 	Cancel()
 	Close() error
+}
+
+// Exact gives samples by number; safe for concurrent use.
+type Exact interface {
+	Look(numbers []int64, timeout time.Duration) (*node.Exact, error)
+	// Room and Fill are those of node.Exact, within the limits that the options set; Fill counts for a rank.
+	Room(x *node.Exact, workers int) (ok, scarce bool, err error)
+	Fill(x *node.Exact, rank int, timeout time.Duration) (*node.Result, error)
+	Memory() (fd uintptr, size int64)
+	NewResult(size, pool int64) *node.Result
+	Stats(rank int) ([]byte, error)
+	Close()
 }
 
 // Opener opens the data set that a first client asks for. subset has stored numbers where the options need a list.

@@ -39,6 +39,7 @@ type Server struct {
 	clients  map[*client]struct{}
 	trainers map[int]*trainer
 	loans    loans
+	reading  *reading           // nil before the first READ
 	arenas   map[uint64]*served // by number; a loader whose memory it is
 	stopped  bool
 }
@@ -88,11 +89,14 @@ func (s *Server) shutDown() {
 	for c := range s.clients {
 		c.conn.Close()
 	}
-	data := s.data
+	data, rd := s.data, s.reading
 	s.mu.Unlock()
 	closed := make(chan struct{})
 	go func() {
 		s.closing.Wait()
+		if rd != nil {
+			rd.Close()
+		}
 		if data != nil {
 			data.Close()
 		}

@@ -28,6 +28,8 @@ const (
 	bye
 	leave
 	allocate
+	read
+	counts
 )
 
 // Answers.
@@ -136,7 +138,7 @@ func (r *reader) word() word {
 // encodeBatch is the body of the answer that gives a batch.
 func encodeBatch(l *loan) []byte {
 	b := &l.batch
-	columns, index := l.slot.Places()
+	columns, index := l.places()
 	out := binary.LittleEndian.AppendUint32(make([]byte, 0, 64+48*len(columns)), l.id)
 	for _, v := range []uint32{l.generation, uint32(b.N), b.Flags} {
 		out = binary.LittleEndian.AppendUint32(out, v)
