@@ -147,6 +147,17 @@ def test_after_the_engine_died_the_next_iteration_goes_on(path: str) -> None:
     assert [numbers.tolist() for _, numbers in loader] == again
 
 
+def test_spawned_workers_go_on_after_the_engine_died(path: str) -> None:
+    ds = redox.RedoxDataset(path, batch_size=16)
+    loader = DataLoader(ds, 16, num_workers=1, multiprocessing_context="spawn")
+    first = [numbers.tolist() for _, numbers in loader]
+    os.kill(engines_of(path)[0], signal.SIGKILL)
+    second = [numbers.tolist() for _, numbers in loader]
+    assert second != first
+    alone = redox.RedoxDataset(path, batch_size=16)
+    assert [[numbers.tolist() for _, numbers in DataLoader(alone, 16)] for _ in range(2)] == [first, second]
+
+
 def test_an_engine_that_stands_still(path: str) -> None:
     ds = redox.RedoxDataset(path, batch_size=16, timeout=1.0)
     batches = iter(DataLoader(ds, 16, num_workers=1))
