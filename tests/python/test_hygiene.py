@@ -185,6 +185,42 @@ def test_a_data_set_that_is_gone_takes_its_engine_along(path: str) -> None:
     assert not engines_of(path)
 
 
+_PINNED = """
+import os, sys, redox
+from torch.utils.data import DataLoader
+cpus = sorted(os.sched_getaffinity(0))
+rank = int(os.environ["RANK"])
+os.sched_setaffinity(0, {cpus[rank]})
+ds = redox.RedoxDataset(sys.argv[1], batch_size=16)
+batches = iter(DataLoader(ds, 16, num_workers=rank))
+next(batches)
+print(cpus[rank], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_the_engine_runs_where_its_ranks_may(path: str) -> None:
+    everyone = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": path, "MASTER_PORT": "1"}
+    pinned, cpus = [], set()
+    for rank in range(2):
+        command = [sys.executable, "-c", _PINNED, path]
+        environment = {**everyone, "RANK": str(rank)}
+        pinned.append(subprocess.Popen(command, env=environment, stdin=-1, stdout=subprocess.PIPE, text=True))
+        cpus.add(int(pinned[rank].stdout.readline()))  # type: ignore[union-attr]
+        (engine,) = engines_of(path)
+        for task in Path("/proc", str(engine), "task").iterdir():
+            assert _allowed(task) == cpus
+    for process in pinned:
+        process.communicate()
+
+
+def _allowed(task: Path) -> set[int]:
+    line = next(x for x in (task / "status").read_text().splitlines() if x.startswith("Cpus_allowed_list:"))
+    ends = [part.split("-") for part in line.split(":")[1].strip().split(",")]
+    return {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
+
+
 def test_engines_have_names_of_their_own() -> None:
     world = redox.world.World()
     here, other = Crew(os.getpid()), Crew(os.getppid())

@@ -41,6 +41,7 @@ type Server struct {
 	loans    loans
 	arenas   map[uint64]*served // by number; a loader whose memory it is
 	stopped  bool
+	cpus     unix.CPUSet // that this process may run on: those of all trainers there were
 }
 
 // Serve answers clients until the last trainer is gone.
