@@ -2,6 +2,7 @@ package redox
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -86,13 +87,24 @@ func named(path string, err error) error {
 		return fault.Wrap(fault.IO, err, "%s", path).In(path)
 	}
 	if f.Kind == fault.NotDataset {
+		f.Errno = syscall.ENOENT
 		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
 			f.Message = "no such file or directory"
-			f.Errno = syscall.ENOENT
+		} else if shards := orphanedShards(path); len(shards) > 0 {
+			f.Message += fmt.Sprintf("; it has %d shards: if it was whole once, redox verify --repair rebuilds what is lost", len(shards))
 		}
 	}
 	f.Message = path + ": " + f.Message
 	return f.In(path)
+}
+
+// orphanedShards are the shards in a directory, unless it is one that is still to be packed to its end.
+func orphanedShards(path string) []string {
+	if _, err := os.Stat(filepath.Join(path, filepath.FromSlash(chunk.JournalName))); err == nil {
+		return nil
+	}
+	shards, _ := filepath.Glob(filepath.Join(path, chunk.ShardDir, "*.rdx")) // the pattern is good
+	return shards
 }
 
 // Close frees the data set's files. Loaders made from it go on.

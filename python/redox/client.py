@@ -25,7 +25,7 @@ from redox import engine, errors, wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Connection", "connect", "connection_to", "engine_name", "farewell", "seen"]
+__all__ = ["FOREIGN", "Connection", "connect", "connection_to", "engine_name", "farewell", "reach", "seen"]
 
 _SUFFIXES = 16
 _ATTEMPTS = 50  # of finding or starting an engine, while others come and go
@@ -296,10 +296,10 @@ def find(name: bytes) -> Connection | None:
     """Return a new connection to this engine if it runs; nothing was said yet."""
     for suffix in range(_SUFFIXES):
         full = _suffixed(name, suffix)
-        sock = _reach(full)
+        sock = reach(full)
         if sock is None:
             return None
-        if sock is not _FOREIGN:
+        if sock is not FOREIGN:
             return Connection(sock, name, None)
     return None
 
@@ -340,8 +340,8 @@ def connect(
 def _attempt(name: bytes, about: str) -> Connection | None:
     for suffix in range(_SUFFIXES):
         full = _suffixed(name, suffix)
-        sock = _reach(full)
-        if sock is _FOREIGN:
+        sock = reach(full)
+        if sock is FOREIGN:
             continue
         if sock is not None:
             return Connection(sock, name, None)
@@ -351,8 +351,8 @@ def _attempt(name: bytes, about: str) -> Connection | None:
             if error.errno == errno.EADDRINUSE:
                 return None
             raise errors.EngineError(f"no engine process could be started for {about}: {error}") from error
-        sock = _reach(full)
-        if sock is None or sock is _FOREIGN:
+        sock = reach(full)
+        if sock is None or sock is FOREIGN:
             words = engine.words_of(log)
             os.close(log)
             raise errors.EngineError(f"the engine process for {about} ended as it started: {words or 'without a word'}")
@@ -364,13 +364,14 @@ def _suffixed(name: bytes, suffix: int) -> bytes:
     return name + (b"-%d" % suffix if suffix else b"")
 
 
-_FOREIGN: Any = object()  # the socket is another user's
+FOREIGN: Any = object()  # the socket is another user's
 
 
-def _reach(full: bytes) -> Any:
-    """Return a socket connected to a name; None if nobody listens there, _FOREIGN if it is another user."""
+def reach(full: bytes, timeout_s: float | None = None) -> Any:
+    """Return a socket connected to a name; None if nobody listens there, FOREIGN if it is another user."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
+        sock.settimeout(timeout_s)
         sock.connect(b"\0" + full)
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     except OSError as error:
@@ -380,5 +381,5 @@ def _reach(full: bytes) -> Any:
         raise
     if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
         sock.close()
-        return _FOREIGN
+        return FOREIGN
     return sock

@@ -10,6 +10,7 @@ attributes; the message alone says everything, the attributes only spare parsing
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 __all__ = [
@@ -52,9 +53,9 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         attributes = dict(self.__dict__)
-        errno = getattr(self, "errno", None)  # OSError keeps it outside __dict__
-        if errno is not None:
-            attributes["errno"] = errno
+        number = getattr(self, "errno", None)  # OSError keeps it outside __dict__
+        if number is not None:
+            attributes["errno"] = number
         return _rebuild, (type(self), str(self), attributes)
 
 
@@ -67,9 +68,12 @@ def _rebuild(cls: type[Error], message: str, attributes: dict[str, Any]) -> Erro
 
 
 class NotADatasetError(Error, FileNotFoundError):
-    """There is no manifest, or a half-packed data set. `path`: where it was looked for."""
+    """There is no manifest, or a half-packed data set. `path`: where it was looked for; `errno`: ENOENT."""
 
     path: str | None = None
+
+    def __init__(self, message: str = "", **attributes: Any) -> None:
+        super().__init__(message, **{"errno": errno.ENOENT, **attributes})
 
 
 class FormatError(Error, ValueError):

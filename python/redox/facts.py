@@ -17,6 +17,7 @@ from redox.schema import Field, Layout
 __all__ = ["Facts"]
 
 MANIFEST = "manifest.json"
+SHARDS = "shards"
 JOURNAL = os.path.join(".redox-pack", "journal")
 MAJOR = 1  # of the format that this package reads
 
@@ -142,6 +143,11 @@ def _nothing_there(folder: str) -> str:
         return f"{folder} is a file; a Redox data set is a folder with a {MANIFEST}"
     if os.path.exists(os.path.join(folder, JOURNAL)):
         return f"{folder} is only half packed: run the same redox pack again to finish it"
+    if os.path.isdir(os.path.join(folder, SHARDS)):
+        return (
+            f"{folder} has shards but no {MANIFEST}: if it was whole once, redox verify --repair {folder} rebuilds what "
+            "is lost"
+        )
     names = sorted(os.listdir(folder))
     shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "") if names else "nothing"
     return f"{folder} is not a Redox data set: it has no {MANIFEST} (it has {shown}). Pack one with: redox pack SRC DST"

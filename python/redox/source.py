@@ -223,7 +223,15 @@ class Source:
         self.world  # noqa: B018 - found out where the object was made, not where it is unpickled
         where = self._session.cursor if self._session is not None else self._where
         self._copies += 1
-        return {**self.__dict__, "_session": None, "_where": where}
+        name = self._engine()
+        return {**self.__dict__, "_session": None, "_where": where, "_seen": (name, seen.get(name))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Workers that are not forked learn here what forked ones inherit: which epoch an engine that died had come to.
+        name, epoch = state.pop("_seen")
+        if epoch is not None:
+            seen.setdefault(name, epoch)
+        self.__dict__.update(state)
 
 
 def _farewell(pid: int, asked: Any, fingerprint: str, ordinal: int) -> None:

@@ -36,5 +36,7 @@ NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
 HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE, READ_, COUNTS = range(1, 16)
+# Of those who only look.
+LOOK = 20
 # Answers.
 DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_ = range(64, 74)

@@ -260,9 +260,12 @@ def test_bench(data: Path) -> None:
     assert set(data.parent.iterdir()) == before
 
 
-def test_top() -> None:
-    assert json.loads(good("top", "--json"))["engines"] == []
-    assert "no engines" in good("top")
+def test_top_without_engines(data: Path) -> None:
+    assert json.loads(good("top", str(data), "--json")) == {"engines": []}
+    assert "no engines" in good("top", str(data))
+    assert isinstance(json.loads(good("top", "--every", "0.05", "--json"))["engines"], list)  # other programs' engines
+    assert run("top", "--every", "0").returncode == 2
+    assert "num_workers=0" in good("top", "--help")
 
 
 def test_config(tmp_path: Path) -> None:

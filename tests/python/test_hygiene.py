@@ -147,6 +147,17 @@ def test_after_the_engine_died_the_next_iteration_goes_on(path: str) -> None:
     assert [numbers.tolist() for _, numbers in loader] == again
 
 
+def test_spawned_workers_go_on_after_the_engine_died(path: str) -> None:
+    ds = redox.RedoxDataset(path, batch_size=16)
+    loader = DataLoader(ds, 16, num_workers=1, multiprocessing_context="spawn")
+    first = [numbers.tolist() for _, numbers in loader]
+    os.kill(engines_of(path)[0], signal.SIGKILL)
+    second = [numbers.tolist() for _, numbers in loader]
+    assert second != first
+    alone = redox.RedoxDataset(path, batch_size=16)
+    assert [[numbers.tolist() for _, numbers in DataLoader(alone, 16)] for _ in range(2)] == [first, second]
+
+
 def test_an_engine_that_stands_still(path: str) -> None:
     ds = redox.RedoxDataset(path, batch_size=16, timeout=1.0)
     batches = iter(DataLoader(ds, 16, num_workers=1))
@@ -172,6 +183,42 @@ def test_a_data_set_that_is_gone_takes_its_engine_along(path: str) -> None:
     while engines_of(path) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not engines_of(path)
+
+
+_PINNED = """
+import os, sys, redox
+from torch.utils.data import DataLoader
+cpus = sorted(os.sched_getaffinity(0))
+rank = int(os.environ["RANK"])
+os.sched_setaffinity(0, {cpus[rank]})
+ds = redox.RedoxDataset(sys.argv[1], batch_size=16)
+batches = iter(DataLoader(ds, 16, num_workers=rank))
+next(batches)
+print(cpus[rank], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_the_engine_runs_where_its_ranks_may(path: str) -> None:
+    everyone = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": path, "MASTER_PORT": "1"}
+    pinned, cpus = [], set()
+    for rank in range(2):
+        command = [sys.executable, "-c", _PINNED, path]
+        environment = {**everyone, "RANK": str(rank)}
+        pinned.append(subprocess.Popen(command, env=environment, stdin=-1, stdout=subprocess.PIPE, text=True))
+        cpus.add(int(pinned[rank].stdout.readline()))  # type: ignore[union-attr]
+        (engine,) = engines_of(path)
+        for task in Path("/proc", str(engine), "task").iterdir():
+            assert _allowed(task) == cpus
+    for process in pinned:
+        process.communicate()
+
+
+def _allowed(task: Path) -> set[int]:
+    line = next(x for x in (task / "status").read_text().splitlines() if x.startswith("Cpus_allowed_list:"))
+    ends = [part.split("-") for part in line.split(":")[1].strip().split(",")]
+    return {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
 
 
 def test_engines_have_names_of_their_own() -> None:

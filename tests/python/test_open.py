@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -212,6 +213,18 @@ def test_no_data_set(tmp_path: Path, use: Any) -> None:
             use(tmp_path / name)
         assert isinstance(caught.value, FileNotFoundError)
         assert name in str(caught.value.path)
+        assert caught.value.errno == errno.ENOENT
+
+
+@pytest.mark.parametrize("lost", [["manifest.json"], ["manifest.json", "chunks.idx"]])
+def test_a_lost_manifest_can_be_repaired(pack: Any, tmp_path: Path, lost: list[str]) -> None:
+    path = copied(pack(), tmp_path)
+    for name in lost:
+        (path / name).unlink()
+    for use in (redox.open, redox._native.dataset_open):
+        with pytest.raises(redox.NotADatasetError, match="verify --repair") as caught:
+            use(str(path))
+        assert caught.value.errno == errno.ENOENT
 
 
 def copied(path: str, tmp_path: Path) -> Path:

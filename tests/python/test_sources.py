@@ -111,6 +111,12 @@ def test_what_is_no_source_is_told(src: Any, words: str) -> None:
         sources.detect(src)
 
 
+def test_hidden_files_decide_nothing(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree", ["cat/a.jpg", "dog/b.jpg", ".DS_Store", "cat/.thumbs", ".git/config", "._c.png"])
+    assert sources.detect(tree) == "imagefolder"
+    assert sources.detect(make_tree(tmp_path / "hidden", [".x", ".y/z.jpg"])) == "files"
+
+
 def test_doubtful_paths_are_told(tmp_path: Path) -> None:
     mixed = make_tree(tmp_path / "mixed", ["cat/a.jpg", "cat/readme.txt"])
     with pytest.raises(ValueError, match=r"cat/readme\.txt.*format='imagefolder'"):

@@ -7,6 +7,7 @@
 //	pass     one iteration over an epoch: which batch goes to which worker
 //	exact    samples by number, for code that has its own order
 //	loan     a batch in a slot, with the processes that hold it
+//	look     what the server does at one moment, for `redox top`
 //
 // What crosses the socket are small messages (wire.go; docs/attached.md has them exactly); batches stay where they were
 // assembled, in a memfd that clients map. Nothing here knows what is in a batch, or in which order batches come.
@@ -45,6 +46,7 @@ type Loader interface {
 	Check(state []byte) error                // whether a state is one of this order
 	State(epoch uint64, position int64) ([]byte, error)
 	Stats() ([]byte, error)
+	Sight() node.Sight
 	Cancel()
 	Close() error
 }

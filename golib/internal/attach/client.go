@@ -19,12 +19,14 @@ import (
 type client struct {
 	server  *Server
 	conn    *net.UnixConn
+	pid     int
 	trainer *trainer // of HELLO; nil before
 	rank    int
 	pass    *pass
 	worker  int
 	made    int64 // bytes of results since the latest NEXT or READ; guarded by server.mu
 	reads   int   // how many workers read by number, this one among them; 0: it has not; guarded by server.mu
+	asks    asking
 	gone    chan struct{}
 	left    bool // guarded by server.mu
 	sending sync.Mutex
@@ -48,10 +50,11 @@ type answer struct {
 // serve reads a connection's messages until it ends.
 func (s *Server) serve(conn *net.UnixConn) {
 	defer conn.Close()
-	if !ours(conn) {
+	pid, ok := ours(conn)
+	if !ok {
 		return
 	}
-	c := &client{server: s, conn: conn, gone: make(chan struct{})}
+	c := &client{server: s, conn: conn, pid: pid, gone: make(chan struct{})}
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
@@ -96,17 +99,20 @@ func (s *Server) serve(conn *net.UnixConn) {
 	}
 }
 
-// ours says whether the process at the other end is of this user.
-func ours(conn *net.UnixConn) bool {
+// ours says whether the process at the other end is of this user, and which one it is.
+func ours(conn *net.UnixConn) (pid int, is bool) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return false
+		return 0, false
 	}
 	var cred *unix.Ucred
 	if raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) != nil {
-		return false
+		return 0, false
 	}
-	return err == nil && cred.Uid == uint32(os.Getuid())
+	if err != nil || cred.Uid != uint32(os.Getuid()) {
+		return 0, false
+	}
+	return int(cred.Pid), true
 }
 
 // received is the file that came with a message, or nil.

@@ -1,11 +1,19 @@
 package attach
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/redox-loader/redox/golib/internal/fault"
 	"github.com/redox-loader/redox/golib/internal/node"
 )
+
+// asking is a client's wait for a batch. Guarded by server.mu.
+type asking struct {
+	number uint64
+	since  time.Time // zero: it does not wait
+	last   time.Time // when it got the latest answer
+}
 
 // passKey is what the workers of one iteration have in common: the seed that torch gives a DataLoader's iteration, and
 // how many iterations each worker (which may be persistent) has begun with it.
@@ -66,6 +74,8 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 	defer press.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.asks = asking{number: number, since: time.Now()}
+	defer func() { c.asks = asking{last: time.Now()} }()
 	for {
 		l, ok := p.ready[number]
 		switch {
@@ -115,8 +125,13 @@ func (p *pass) stall(number uint64) string {
 	p.server.mu.Lock()
 	defer p.server.mu.Unlock()
 	if !p.loader.full {
-		return fault.New(fault.TimedOut, "batch %d waits for the batches before it", number).Message
+		return fmt.Sprintf("batch %d waits for the batches before it", number)
 	}
+	return fmt.Sprintf("batch %d waits for %s", number, p.slotsOut())
+}
+
+// slotsOut says where the slots are for which batches wait. mu is held.
+func (p *pass) slotsOut() string {
 	held, sent := 0, 0
 	for _, l := range p.server.loans.all {
 		if l != nil && l.slot != nil && l.loader == p.loader {
@@ -127,8 +142,8 @@ func (p *pass) stall(number uint64) string {
 			}
 		}
 	}
-	return fault.New(fault.TimedOut, "batch %d waits for one of %d slots: %d are with worker processes or the trainer, %d are on their "+
-		"way to the trainer or wait for a worker", number, p.loader.Slots(), held, sent).Message
+	return fmt.Sprintf("one of %d slots: %d are with worker processes or the trainer, %d are on their way to the trainer or wait for a "+
+		"worker", p.loader.Slots(), held, sent)
 }
 
 // assemble takes the next batch from the loader. mu is held, but not while it waits.

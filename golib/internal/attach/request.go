@@ -13,6 +13,9 @@ import (
 
 // dispatch does what a message asks for.
 func (c *client) dispatch(m message, file *os.File) (answer, error) {
+	if m.kind == look {
+		return c.server.look()
+	}
 	if m.kind != hello && c.trainer == nil {
 		return answer{}, fault.New(fault.Invalid, "the first message must be HELLO")
 	}

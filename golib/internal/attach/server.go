@@ -26,6 +26,7 @@ type Config struct {
 // Server is one engine's face to the processes of its node.
 type Server struct {
 	Config
+	began    time.Time
 	instance uint64 // tells this server from one that had its name before
 	stopping chan struct{}
 	closing  sync.WaitGroup
@@ -42,12 +43,13 @@ type Server struct {
 	reading  *reading           // nil before the first READ
 	arenas   map[uint64]*served // by number; a loader whose memory it is
 	stopped  bool
+	cpus     unix.CPUSet // that this process may run on: those of all trainers there were
 }
 
 // Serve answers clients until the last trainer is gone.
 func Serve(cfg Config) error {
 	s := &Server{
-		Config: cfg, instance: rand.Uint64(), stopping: make(chan struct{}), timeout: cfg.Timeout, clients: map[*client]struct{}{},
+		Config: cfg, began: time.Now(), instance: rand.Uint64(), stopping: make(chan struct{}), timeout: cfg.Timeout, clients: map[*client]struct{}{},
 		trainers: map[int]*trainer{}, arenas: map[uint64]*served{},
 	}
 	defer s.shutDown()

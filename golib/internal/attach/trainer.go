@@ -70,6 +70,7 @@ func (s *Server) trainer(pid int) (*trainer, error) {
 	}
 	t := &trainer{pid: pid, pidfd: fd, ranks: map[int]*rank{}}
 	s.trainers[pid] = t
+	s.widen(pid)
 	go s.watch(t)
 	return t, nil
 }

@@ -32,6 +32,11 @@ const (
 	counts
 )
 
+// Requests of those who only look, and of those who count. Apart, so that more of the above may come.
+const (
+	look kind = 20
+)
+
 // Answers.
 const (
 	done kind = iota + 64

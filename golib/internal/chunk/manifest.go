@@ -264,7 +264,7 @@ func LoadManifest(files Files) (Manifest, error) {
 			return Manifest{}, fault.New(fault.NotDataset, "half-packed: pack it again to finish")
 		}
 		if _, err := files.ReadFile(IndexName); err == nil {
-			return Manifest{}, fault.New(fault.NotDataset, "has chunks but no %s: redox verify --repair can rebuild it", ManifestName)
+			return Manifest{}, fault.New(fault.NotDataset, "has chunks but no %s", ManifestName)
 		}
 		return Manifest{}, fault.New(fault.NotDataset, "not a data set: no %s", ManifestName)
 	}

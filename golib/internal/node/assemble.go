@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/plan"
 	"github.com/redox-loader/redox/golib/internal/resident"
 )
 
@@ -75,6 +76,10 @@ func (a *assembler) sizeOf(j *job, i int, out []uint64) error {
 func (a *assembler) sizeFromTable(j *job, i int, out []uint64) error {
 	o := &j.ops[i]
 	if a.rec.whole {
+		asked := a.reader.table(uint32(o.chunk))
+		if err := a.wait(j, o.chunk, asked.done, func() string { return "the table of " + a.reader.where(o.chunk) }); err != nil {
+			return err
+		}
 		t, err := a.reader.Table(uint32(o.chunk), a.pat)
 		if err != nil {
 			return err
@@ -95,11 +100,14 @@ func (a *assembler) await(j *job) error {
 			a.pass.countFetch()
 		}
 	}
-	for i, f := range j.fetched {
-		if f == nil {
+	for i := range j.ops {
+		o := &j.ops[i]
+		if o.fetch < 0 {
 			continue
 		}
-		if err := a.wait(j, f.done, func() string { return fmt.Sprintf("single read %d of %d", i+1, len(j.fetched)) }); err != nil {
+		if err := a.wait(j, o.chunk, j.fetched[o.fetch].done, func() string {
+			return fmt.Sprintf("single read %d of %d, of %s", o.fetch+1, len(j.fetched), a.reader.where(o.chunk))
+		}); err != nil {
 			return err
 		}
 	}
@@ -134,7 +142,7 @@ func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
 		j.fetched[o.fetch] = f
 		a.pass.countFetch()
 	}
-	if err := a.wait(j, f.done, func() string { return fmt.Sprintf("a sample of chunk %d", o.chunk) }); err != nil {
+	if err := a.wait(j, o.chunk, f.done, func() string { return "a sample of " + a.reader.where(o.chunk) }); err != nil {
 		return stored{}, err
 	}
 	return f.stored, f.err
@@ -165,7 +173,7 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 			if h.chunk.Ready() {
 				return h, nil
 			}
-			return h, a.wait(j, h.chunk.Done(), h.chunk.String)
+			return h, a.wait(j, o.chunk, h.chunk.Done(), h.chunk.String)
 		}
 		if i < j.consumed {
 			return nil, nil
@@ -180,7 +188,7 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 		if b := p.run.user.Blocked(); tight && b != nil && b.Due < j.end {
 			return nil, errTight
 		}
-		if err := a.wait(j, arrived, func() string { return fmt.Sprintf("chunk %d to be read", o.chunk) }); err != nil {
+		if err := a.wait(j, o.chunk, arrived, func() string { return a.reader.where(o.chunk) + " to be read" }); err != nil {
 			return nil, err
 		}
 	}
@@ -346,13 +354,13 @@ func (a *assembler) replace(j *job, cols []Column) error {
 }
 
 // wait waits for storage on behalf of a job and lets others see it.
-func (a *assembler) wait(j *job, ch <-chan struct{}, what func() string) error {
+func (a *assembler) wait(j *job, chunk plan.ChunkID, ch <-chan struct{}, what func() string) error {
 	select {
 	case <-ch:
 		return nil
 	default:
 	}
-	j.waits.Store(&waitFor{what: what(), since: time.Now()})
+	j.waits.Store(&waitFor{what: what(), chunk: chunk, since: time.Now()})
 	err := a.pat.wait(ch)
 	if err == nil || errors.Is(err, errTimeout) {
 		j.lastStorage.Store(time.Now().UnixNano())

@@ -206,27 +206,22 @@ func (j *job) flags() uint32 {
 	return 0
 }
 
-// stall says what the next batch waits for.
-func (r *Run) stall() string {
-	r.mu.Lock()
-	p := r.pass
-	var j *job
-	if p != nil && len(p.queue) > 0 {
-		j = p.queue[0]
+// stall is the failure of a wait that took too long: what the next batch waits for.
+func (r *Run) stall() error {
+	text := "no batch came in time"
+	waits, chunk := r.waits()
+	if waits == "" {
+		waits = r.idle()
 	}
-	r.mu.Unlock()
-	if j == nil {
-		return "no batch came in time"
-	}
-	text := fmt.Sprintf("no batch came in time: batch %d of epoch %d", j.step, p.epoch)
-	if w := j.waits.Load(); w != nil {
-		text += fmt.Sprintf(" has waited %.1f s for %s", time.Since(w.since).Seconds(), w.what)
-	}
-	if b := r.user.Blocked(); b != nil {
-		text += fmt.Sprintf("; no memory for chunk %d for %.1f s", b.Chunk, time.Since(b.Since).Seconds())
+	if waits != "" {
+		text += ": " + waits
 	}
 	if n, oldest := r.eng.queue.InFlight(); n > 0 {
 		text += fmt.Sprintf("; %d reads in flight, the oldest for %.1f s", n, time.Since(oldest).Seconds())
 	}
-	return text
+	err := fault.New(fault.TimedOut, "%s", text)
+	if chunk >= 0 {
+		err.At(int64(r.eng.index.Entries[chunk].Shard), chunk, -1)
+	}
+	return err
 }

@@ -56,6 +56,7 @@ const (
 // waitFor is what a job waits for.
 type waitFor struct {
 	what  string
+	chunk plan.ChunkID
 	since time.Time
 }
 

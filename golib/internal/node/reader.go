@@ -1,10 +1,12 @@
 package node
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/redox-loader/redox/golib/internal/chunk"
 	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/plan"
 	"github.com/redox-loader/redox/golib/internal/store"
 )
 
@@ -59,6 +61,11 @@ func (r *Reader) Schema() chunk.Schema { return r.schema }
 
 // Index is the data set's chunk table.
 func (r *Reader) Index() *chunk.Index { return r.index }
+
+// where names a chunk for messages.
+func (r *Reader) where(c plan.ChunkID) string {
+	return fmt.Sprintf("chunk %d (%s)", c, r.source.Name(uint32(c)))
+}
 
 // Retain adds a user; each must Close.
 func (r *Reader) Retain() *Reader {

@@ -273,7 +273,7 @@ func (r *Run) callError(err error) error {
 	case errors.Is(err, errCanceled):
 		return fault.New(fault.Canceled, "the call was canceled")
 	case errors.Is(err, errTimeout):
-		return fault.New(fault.TimedOut, "%s", r.stall())
+		return r.stall()
 	}
 	return err
 }

@@ -121,6 +121,13 @@ func (u *User) Over() int64 {
 	return u.pinned - u.share
 }
 
+// Pinned is how many bytes the run holds.
+func (u *User) Pinned() int64 {
+	u.set.mu.Lock()
+	defer u.set.mu.Unlock()
+	return u.pinned
+}
+
 // Advance tells where the run is now: what is due before is needed at once.
 func (u *User) Advance(now int64) {
 	u.now.Store(now)

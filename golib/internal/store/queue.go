@@ -120,6 +120,24 @@ func (q *Queue) InFlight() (n int, oldest time.Time) {
 	return len(q.busy), oldest
 }
 
+// Read is a read under way.
+type Read struct {
+	Chunk uint32
+	Bytes int
+	Whole bool
+	Since time.Time
+}
+
+// Reads are those under way, in any order, and how many wait for their turn.
+func (q *Queue) Reads() (busy []Read, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for r := range q.busy {
+		busy = append(busy, Read{r.Chunk, len(r.Dst), r.Whole, r.start})
+	}
+	return busy, len(q.waiting)
+}
+
 // closeWait is how long Close waits for reads that are under way, so that usually no file is open afterwards. A read
 // from a dead network disk never returns; its memory then stays lent until it does, and nothing else depends on it.
 const closeWait = time.Second

@@ -136,18 +136,23 @@ def _list(root: str, inside: str, above: tuple[tuple[int, int], ...], folders: d
 
 
 def detect(root: str) -> str:
-    """Tells an image folder from a folder of any files by its first files; ValueError where both could be meant."""
-    images = others = 0
+    """Tells an image folder from a folder of any files by its first files; ValueError where both could be meant.
+
+    Hidden files (`.DS_Store`, thumbnails) decide nothing where there are others.
+    """
+    images = others = hidden = 0
     first_other = ""
     nested = True
     for path in itertools.islice(_glance(root), _LOOK):
-        if path.lower().endswith(EXTENSIONS):
+        if path.lower().endswith(EXTENSIONS) and "/." not in f"/{path}":
             images += 1
             nested = nested and "/" in path
+        elif "/." in f"/{path}":
+            hidden += 1
         else:
             others += 1
             first_other = first_other or path
-    if not images + others:
+    if not images + others + hidden:
         raise ValueError(f"src: {root} holds no files")
     if not images or not nested:
         return "files"
