@@ -96,8 +96,8 @@ func (m *Mesh) nodeAt(from net.Addr) int {
 	return -1
 }
 
-// strangeFor notes that a peer's key, or ours in its eyes, does not fit a card, and says whether that lasts too long for
-// a card that is on its way.
+// strangeFor notes that a peer's certificate, or ours in its eyes, does not fit, and says whether that lasts too long for
+// a card that is on its way, or a process of an earlier run that is about to end.
 func (m *Mesh) strangeFor(p *peer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
