@@ -47,7 +47,6 @@ func (m memoryFiles) Done(uint32, int64, int64) {}
 func (m memoryFiles) Name(file uint32) string   { return fmt.Sprintf("shard-%d", file) }
 func (m memoryFiles) Close() error              { return nil }
 
-
 // setup is what a cluster is made of.
 type setup struct {
 	plan     *plan.Plan
