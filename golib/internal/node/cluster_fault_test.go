@@ -299,7 +299,7 @@ func schedule(t *testing.T, data []*dataset, seed uint64) {
 	done := make(chan struct{})
 	var events sync.WaitGroup
 	kind, when := rng.IntN(7), time.Duration(rng.IntN(600))*time.Millisecond
-	dead := kind == 1 || kind == 2
+	dead, frozen := kind == 1 || kind == 2, time.Duration(rng.IntN(4000))*time.Millisecond
 	events.Go(func() {
 		select {
 		case <-time.After(when):
@@ -312,7 +312,7 @@ func schedule(t *testing.T, data []*dataset, seed uint64) {
 		case 3:
 			c.net.Freeze(victim, true)
 			select {
-			case <-time.After(time.Duration(rng.IntN(4000)) * time.Millisecond):
+			case <-time.After(frozen):
 			case <-done:
 			}
 			c.net.Freeze(victim, false)
