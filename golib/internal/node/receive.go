@@ -26,9 +26,13 @@ func (a *assembler) receive(j *job, i int, tight bool) (stored, error) {
 	}
 	w := wait{job: j, op: o, ordinal: j.ordinal + uint64(o.in)}
 	defer w.end()
+	var changed <-chan struct{}
 	for {
-		changed := in.watch()
 		s, status, known := in.look(w.ordinal)
+		if status != exchange.Here && changed == nil {
+			changed = in.watch()
+			continue
+		}
 		a.note(o, status, known)
 		if status == exchange.Here {
 			if out, ok := a.accept(o, s); ok {
@@ -46,6 +50,7 @@ func (a *assembler) receive(j *job, i int, tight bool) (stored, error) {
 		if err := a.awaitCopy(j, i, &w, changed, status, known); err != nil {
 			return stored{}, err
 		}
+		changed = nil
 	}
 }
 
