@@ -158,35 +158,43 @@ func TestEpochsFollowAtOnce(t *testing.T) {
 // should get them takes none.
 func TestAnotherRunGetsItsShare(t *testing.T) {
 	d := write(t, fixedShape(t, 3000, 20, 1000))
-	synctest.Test(t, func(t *testing.T) {
-		s := faultSetup(t, d, 1, 1)
-		s.limit = 3 << 20
-		c := newCluster(t, d, s)
-		var all sync.WaitGroup
-		all.Go(func() {
+	joined, over := 0, 0
+	for limit := int64(1200 << 10); limit < 2<<20; limit += 40 << 10 {
+		synctest.Test(t, func(t *testing.T) {
+			s := faultSetup(t, d, 1, 1)
+			s.limit = limit
+			c := newCluster(t, d, s)
 			if _, err := c.train(0, 0, 0, 3); err != nil {
 				t.Error(err)
 			}
+			time.Sleep(time.Second) // rank 1 has not begun; rank 0 has read as far ahead as it may
+			if c.runs[0].current.Load().push.flying.Load() == 0 {
+				t.Fatal("nothing is lent")
+			}
+			cfg := RunConfig{Plan: s.plan, World: plan.World{Nodes: []int{1}, BatchSize: 16}, Timeout: 10 * time.Second}
+			if r, err := c.nodes[0].NewRun(cfg); err == nil {
+				joined++
+				if c.runs[0].user.Over() > 0 {
+					over++
+				}
+				if err := r.Start(0, 0); err != nil {
+					t.Fatal(err)
+				}
+				if got := d.epoch(t, r, true); len(got) != 3000 {
+					t.Errorf("%d samples", len(got))
+				}
+				r.Close()
+			}
+			var all sync.WaitGroup
+			for rank := range 2 {
+				all.Go(func() { c.rankEpoch(rank, 1, 0) })
+			}
+			all.Wait()
+			c.checkMemory()
+			c.close()
 		})
-		all.Wait() // rank 1 has not begun; rank 0 has read as far ahead as it may
-		time.Sleep(time.Second)
-		if c.runs[0].current.Load().push.flying.Load() == 0 {
-			t.Fatal("nothing is lent")
-		}
-		alone := plan.World{Nodes: []int{1}, BatchSize: 16}
-		r := newRun(t, c.nodes[0], RunConfig{Plan: s.plan, World: alone, Prefetch: 2, Timeout: 10 * time.Second})
-		if err := r.Start(0, 0); err != nil {
-			t.Fatal(err)
-		}
-		if got := d.epoch(t, r, false); len(got) != 3000 {
-			t.Errorf("%d samples", len(got))
-		}
-		for rank := range 2 {
-			all.Go(func() { c.rankEpoch(rank, 1, 0) })
-		}
-		all.Wait()
-		c.checkMemory()
-		r.Close()
-		c.close()
-	})
+	}
+	if joined == 0 || over == 0 {
+		t.Errorf("%d runs joined, %d of them while the other held more than its share", joined, over)
+	}
 }
