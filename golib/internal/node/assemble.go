@@ -184,7 +184,10 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 			if h.chunk.Ready() {
 				return h, nil
 			}
-			return h, a.wait(j, h.chunk.Done(), h.chunk.String)
+			begin := time.Now()
+			err := a.wait(j, h.chunk.Done(), h.chunk.String)
+			j.longest = max(j.longest, time.Since(begin))
+			return h, err
 		}
 		if i < j.consumed {
 			return nil, nil
@@ -199,9 +202,11 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 		if b := p.run.user.Blocked(); tight && b != nil && b.Due < j.end {
 			return nil, errTight
 		}
+		begin := time.Now()
 		if err := a.wait(j, arrived, func() string { return fmt.Sprintf("chunk %d to be read", o.chunk) }); err != nil {
 			return nil, err
 		}
+		j.longest = max(j.longest, time.Since(begin))
 	}
 }
 
@@ -248,6 +253,9 @@ func (a *assembler) gather(j *job, cols []Column) error {
 		if a.exchanges() {
 			a.passed(j, o)
 		}
+	}
+	if a.exchanges() {
+		a.pass.run.punctual.waited(j.longest)
 	}
 	return a.replace(j, cols)
 }

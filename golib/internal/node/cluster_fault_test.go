@@ -359,3 +359,24 @@ func schedule(t *testing.T, data []*dataset, seed uint64) {
 		e.mu.Unlock()
 	}
 }
+
+// TestSlowStorageIsNotLateNodes: where storage is what everybody waits for, the other nodes are no later than this one,
+// and reading their samples from storage would only make it worse.
+func TestSlowStorageIsNotLateNodes(t *testing.T) {
+	d := write(t, fixedShape(t, 3000, 20, 100))
+	for _, storage := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			s := faultSetup(t, d, 1, 1, 1)
+			s.storage, s.pace, s.world.Pad = storage, nil, plan.PadNone
+			c := newCluster(t, d, s)
+			begin := time.Now()
+			c.epoch(0, 0)
+			p := c.peers()
+			t.Logf("%v: %v; %d samples, %d late, %d read instead", storage, time.Since(begin), p.PeerSamples, p.PeerLate, p.PeerFallback)
+			if p.PeerFallback*50 > p.PeerSamples {
+				t.Errorf("%v: %d of %d samples were read from storage instead", storage, p.PeerFallback, p.PeerSamples)
+			}
+			c.close()
+		})
+	}
+}

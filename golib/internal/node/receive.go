@@ -91,8 +91,9 @@ func (a *assembler) awaitCopy(j *job, i int, w *wait, changed <-chan struct{}, s
 		w.asked = now
 	}
 	f := j.fetch(o)
+	patience := r.punctual.patience(r.eng.queue.Latency())
 	if f == nil && !o.unread {
-		late := known && now.Sub(w.asked) >= r.punctual.patience()
+		late := known && now.Sub(w.asked) >= patience
 		if late && r.punctual.tooLate(o.owner) {
 			r.eng.log("warning", "node "+strconv.Itoa(int(o.owner))+" is late: until it sends samples in time again, its are read from storage")
 		}
@@ -109,10 +110,10 @@ func (a *assembler) awaitCopy(j *job, i int, w *wait, changed <-chan struct{}, s
 	case f != nil:
 		read = f.done
 	case known:
-		if w.timer == nil {
-			w.timer = time.NewTimer(max(0, r.punctual.patience()-now.Sub(w.asked)))
+		if left := max(0, patience-now.Sub(w.asked)); w.timer == nil {
+			w.timer = time.NewTimer(left)
 		} else {
-			w.timer.Reset(max(0, r.punctual.patience()-now.Sub(w.asked)))
+			w.timer.Reset(left)
 		}
 		hedge = w.timer.C
 	}
