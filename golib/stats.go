@@ -46,20 +46,21 @@ func statsOf(s node.Stats) stats {
 
 func seconds(d time.Duration) float64 { return d.Seconds() }
 
-// StatsJSON is what happened so far: in the current epoch, and in all. The peer counters are there for the exchange
-// between nodes, which this release does not have; they are zero.
+// StatsJSON is what happened so far: in the current epoch, and in all; and since the connections were made, for each of
+// the other nodes.
 func (l *Loader) StatsJSON() ([]byte, error) {
 	epoch, total := l.run.Stats()
 	l.mu.Lock()
 	number := l.epoch
 	l.mu.Unlock()
-	limit := l.engine.Limit()
+	limit := l.engine.Limit() + l.mesh.memory()
 	e, t := statsOf(epoch), statsOf(total)
 	e.VIF, t.VIF = l.vif, l.vif
 	return encode(struct {
-		Epoch  stats  `json:"epoch"`
-		Total  stats  `json:"total"`
-		Number uint64 `json:"epoch_number"`
-		Limit  int64  `json:"memory_limit"`
-	}{e, t, number, limit})
+		Epoch  stats       `json:"epoch"`
+		Total  stats       `json:"total"`
+		Peers  []peerStats `json:"peers"`
+		Number uint64      `json:"epoch_number"`
+		Limit  int64       `json:"memory_limit"`
+	}{e, t, l.mesh.stats(), number, limit})
 }

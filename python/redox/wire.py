@@ -19,6 +19,7 @@ CLAIM = Struct("<II")  # slot, generation
 RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those taken in
 MEMORY = Struct("<Q")  # arena
 SIZE = Struct("<q")  # bytes to allocate
+WAIT = Struct("<Q")  # milliseconds, or COULD_NOT; behind it the cards, or the failure
 
 WELCOMED = Struct("<QQ")  # pid of the engine, instance
 BEGAN = Struct("<QQQQQ")  # epoch, start, batches, arena, its size
@@ -30,9 +31,11 @@ MAPPED = Struct("<QQ")  # arena, its size
 ALLOCATED = Struct("<IIQQ")  # slot, generation, arena, place
 
 NOWHERE = (1 << 64) - 1  # the place of what a column lacks
+COULD_NOT = (1 << 64) - 1  # a client has not got the cards
 NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
 HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE = range(1, 14)
+WHO_MEETS, MEET = 14, 15
 # Answers.
-DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_ = range(64, 74)
+DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_, YOUR_CARD = range(64, 75)

@@ -6,6 +6,7 @@
 //	trainer  a training process, held by a pidfd; its epochs
 //	pass     one iteration over an epoch: which batch goes to which worker
 //	loan     a batch in a slot, with the processes that hold it
+//	meeting  which client meets the other nodes' clients for the server
 //
 // What crosses the socket are small messages (wire.go; docs/attached.md has them exactly); batches stay where they were
 // assembled, in a memfd that clients map. Nothing here knows what is in a batch, or in which order batches come.
@@ -23,6 +24,11 @@ import (
 type Data interface {
 	// NewLoader makes a loader for a rank that assembles up to `ahead` batches ahead, in the memory of the others.
 	NewLoader(rank, ahead int) (Loader, error)
+	// Card is what other nodes must know of this one, for a client that can tell them; nil where there is nobody to meet,
+	// or everybody is there. rank is one of this node's.
+	Card(rank int) ([]byte, error)
+	// Meet gives the cards of all nodes. It waits until they are connected; with 0 not at all.
+	Meet(cards []byte, timeout time.Duration) error
 	// Origin tells where samples came from.
 	Origin(numbers []int64) (sources []int64, keys []string, err error)
 	// Info is JSON for those who look: path, options.

@@ -23,6 +23,7 @@ type client struct {
 	rank    int
 	pass    *pass
 	worker  int
+	meets   bool  // it has the turn to meet the other nodes; guarded by server.mu
 	made    int64 // bytes of results since the latest NEXT; guarded by server.mu
 	gone    chan struct{}
 	left    bool // guarded by server.mu
@@ -143,6 +144,7 @@ func (s *Server) forget(c *client) {
 	if c.pass != nil {
 		c.pass.leave(c)
 	}
+	c.giveTurn()
 	s.farewell(c.trainer)
 }
 

@@ -28,6 +28,8 @@ const (
 	bye
 	leave
 	allocate
+	whoMeets
+	meet
 )
 
 // Answers.
@@ -42,6 +44,7 @@ const (
 	mapped
 	text
 	allocated
+	yourCard
 )
 
 // headSize is that of the header: kind, version, two bytes unused, and the number of the request, which its answer has too.
