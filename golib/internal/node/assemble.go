@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/plan"
 	"github.com/redox-loader/redox/golib/internal/resident"
 )
 
@@ -51,6 +52,9 @@ func (a *assembler) measure(j *job) error {
 				return err
 			}
 		}
+		if f := j.fetch(o); f != nil && f.spare == nil && a.exchanges() {
+			j.letGo(o) // there is no memory to keep it in: it will be read again
+		}
 	}
 	return a.replaceSizes(j)
 }
@@ -87,11 +91,16 @@ func (a *assembler) sizeFromTable(j *job, i int, out []uint64) error {
 	return a.sizeOf(j, i, out)
 }
 
-// await starts all single reads of a job at once, and waits for them.
+// await starts all single reads of a job at once, and waits for them; in an exchange it does not wait, as what is read
+// may still come.
 func (a *assembler) await(j *job) error {
+	if a.exchanges() {
+		a.lookAhead(j)
+		return nil
+	}
 	for i := range j.ops {
 		if o := &j.ops[i]; o.fetch >= 0 && j.fetched[o.fetch] == nil {
-			j.fetched[o.fetch] = a.reader.fetch(uint32(o.chunk), o.sample)
+			j.fetched[o.fetch] = a.reader.fetch(uint32(o.chunk), o.sample, nil)
 			a.pass.countFetch()
 		}
 	}
@@ -113,6 +122,12 @@ var errTight = errors.New("no memory for the chunk yet")
 // returns errTight instead of waiting for memory that only this job's progress can free.
 func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
 	o := &j.ops[i]
+	if a.exchanges() && !o.own {
+		if o.in >= 0 {
+			return a.receive(j, i, tight)
+		}
+		return a.single(j, i)
+	}
 	if o.fetch < 0 {
 		h := a.pass.held[o.chunk].Load()
 		if h == nil || !h.chunk.Ready() {
@@ -128,12 +143,16 @@ func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
 		o.fetch = int32(len(j.fetched))
 		j.fetched = append(j.fetched, nil)
 	}
-	f := j.fetched[o.fetch]
-	if f == nil {
-		f = a.reader.fetch(uint32(o.chunk), o.sample)
-		j.fetched[o.fetch] = f
-		a.pass.countFetch()
-	}
+	return a.single(j, i)
+}
+
+// exchanges says whether samples come from other nodes.
+func (a *assembler) exchanges() bool { return a.pass != nil && a.pass.in != nil }
+
+// single returns a sample that is read by itself.
+func (a *assembler) single(j *job, i int) (stored, error) {
+	o := &j.ops[i]
+	f := a.start(j, o)
 	if err := a.wait(j, f.done, func() string { return fmt.Sprintf("a sample of chunk %d", o.chunk) }); err != nil {
 		return stored{}, err
 	}
@@ -170,7 +189,7 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 		if i < j.consumed {
 			return nil, nil
 		}
-		arrived, err := p.expect(o)
+		arrived, err := p.expect(o.chunk)
 		if err != nil {
 			return nil, err
 		}
@@ -186,12 +205,12 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 	}
 }
 
-// expect returns what is closed when the next chunk is taken or the reader runs out of memory; nil if the op's chunk
-// was taken meanwhile.
-func (p *pass) expect(o *op) (<-chan struct{}, error) {
+// expect returns what is closed when the next chunk is taken or the reader runs out of memory; nil if the chunk was
+// taken meanwhile.
+func (p *pass) expect(c plan.ChunkID) (<-chan struct{}, error) {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()
-	if p.held[o.chunk].Load() != nil {
+	if p.held[c].Load() != nil {
 		return nil, nil
 	}
 	if p.err != nil {
@@ -207,11 +226,7 @@ func (a *assembler) gather(j *job, cols []Column) error {
 	for i := range j.ops {
 		o := &j.ops[i]
 		if o.dest >= 0 && !j.bad[o.dest] {
-			s, err := a.find(j, i, false)
-			if err == nil {
-				err = a.locate(o, a.rec.put(cols, int(o.dest), s, a.sc))
-			}
-			if err != nil {
+			if err := a.put(j, i, cols); err != nil {
 				if err = a.spoil(j, o, err); err != nil {
 					return err
 				}
@@ -224,14 +239,45 @@ func (a *assembler) gather(j *job, cols []Column) error {
 				}
 			}
 		}
-		if o.own && i >= j.consumed {
+		if o.own && !o.out && i >= j.consumed {
 			if err := a.count(j, i); err != nil {
 				return err
 			}
 			j.consumed = i + 1
 		}
+		if a.exchanges() {
+			a.passed(j, o)
+		}
 	}
 	return a.replace(j, cols)
+}
+
+// put writes the sample of an op to its place. What another node sent and does not come apart is read from storage.
+func (a *assembler) put(j *job, i int, cols []Column) error {
+	o := &j.ops[i]
+	for {
+		s, err := a.find(j, i, false)
+		if err != nil {
+			return err
+		}
+		if err = a.rec.put(cols, int(o.dest), s, a.sc); err == nil || o.in < 0 || o.refused {
+			return a.locate(o, err)
+		}
+		o.refused = true
+	}
+}
+
+// passed notes that a job needs what came for an op no more, and that it is behind its position.
+func (a *assembler) passed(j *job, o *op) {
+	p := a.pass
+	if o.in >= 0 {
+		p.in.took(j, o.in+1)
+	}
+	j.letGo(o)
+	if at := j.first + int64(o.pos) + 1; at > j.passed.Load() {
+		j.passed.Store(at)
+	}
+	p.push.pokeIfBlocked()
 }
 
 // count marks a sample of a held chunk as used.

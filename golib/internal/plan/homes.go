@@ -26,7 +26,7 @@ func (p *Plan) Homes(nodes []int, epoch uint64) []uint16 {
 func (d *Deal) Home(c ChunkID) uint16 {
 	e := d.epoch
 	if e.plan.shuffle {
-		return d.homes[e.parts[e.turn[c]].partition]
+		return d.homes[e.Partition(c)]
 	}
 	return d.storedHome(max(e.before[c], d.from))
 }
