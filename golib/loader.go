@@ -76,7 +76,7 @@ func (d *Dataset) NewLoader(optionsJSON []byte, resolve Resolver) (*Loader, erro
 		return nil, err
 	}
 	if mesh != nil {
-		// STUB cfg.Exchange = mesh.peers
+		cfg.Exchange = mesh
 	}
 	engine, err := d.engine(&o, cfg, resolve, mesh.memory())
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redox-loader/redox/golib/internal/exchange"
 	"github.com/redox-loader/redox/golib/internal/fault"
 	"github.com/redox-loader/redox/golib/internal/peer"
 	"github.com/redox-loader/redox/golib/internal/plan"
@@ -21,7 +22,7 @@ import (
 // loaders that use it, because the nodes have to learn each other's addresses and keys first: every node makes one,
 // hands out its card, and is given the cards of all (Meet). Safe for concurrent use.
 type Mesh struct {
-	peers   *peer.Mesh
+	*peer.Mesh
 	terms   terms
 	static  []peer.Card // of all nodes where the environment names them, else nil
 	timeout time.Duration
@@ -29,9 +30,10 @@ type Mesh struct {
 	met     atomic.Bool
 	began   atomic.Pointer[time.Time] // when Meet began to wait for connections
 
-	mu   sync.Mutex
-	refs int
-	gone func() // after the last Close, or nil
+	mu     sync.Mutex
+	passes map[passKey]uint64 // that began
+	refs   int
+	gone   func() // after the last Close, or nil
 }
 
 // meshOptions are those of redox_mesh_new: a loader's, so that plan and ranks are known, and where to listen.
@@ -41,6 +43,11 @@ type meshOptions struct {
 	Interface string `json:"interface"` // name or address
 	Reach     string `json:"reach"`     // a host that the other nodes reach this one from alike: where they meet
 	Ordinal   int    `json:"ordinal"`   // of the program's meshes: added to the ports in REDOX_PEERS
+}
+
+// exchanges says whether nodes send each other samples. In stored order each reads what its ranks need.
+func exchanges(p *plan.Plan, cut plan.World) bool {
+	return len(cut.Nodes) > 1 && p.Shuffled() && cut.Exchange.Mode != plan.Off
 }
 
 // NewMesh makes the connections' end of this node and listens.
@@ -61,13 +68,13 @@ func (d *Dataset) newMesh(o *meshOptions, p *plan.Plan) (*Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.nodes == 1 || cut.Exchange.Mode == plan.Off {
-		return nil, fault.New(fault.Invalid, "nodes=%d, exchange=%v: there is nothing to exchange", w.nodes, o.Exchange)
+	if !exchanges(p, cut) {
+		return nil, fault.New(fault.Invalid, "nodes=%d, exchange=%v, shuffle=%v: there is nothing to exchange", w.nodes, o.Exchange, p.Shuffled())
 	}
 	if o.Ordinal < 0 || o.Ordinal > maxOrdinal {
 		return nil, fault.New(fault.Invalid, "ordinal=%d: expected 0 to %d", o.Ordinal, maxOrdinal)
 	}
-	m := &Mesh{terms: d.terms(o, p, cut), refs: 1}
+	m := &Mesh{terms: d.terms(o, p, cut), passes: map[passKey]uint64{}, refs: 1}
 	if m.timeout, err = o.timeout(); err != nil {
 		return nil, err
 	}
@@ -88,7 +95,7 @@ func (d *Dataset) newMesh(o *meshOptions, p *plan.Plan) (*Mesh, error) {
 	if cfg.Listen, err = o.listen(m.static, w.node()); err != nil {
 		return nil, err
 	}
-	if m.peers, err = peer.Listen(cfg); err != nil {
+	if m.Mesh, err = peer.Listen(cfg); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -131,7 +138,7 @@ func (m *Mesh) CardJSON() ([]byte, error) {
 		Static   bool `json:"static"`
 		Met      bool `json:"met"`      // before
 		Complete bool `json:"complete"` // all are connected
-	}{card{m.peers.Card(), m.terms}, m.static != nil, m.met.Load(), m.Complete()})
+	}{card{m.Card(), m.terms}, m.static != nil, m.met.Load(), m.Complete()})
 }
 
 // Meet gives the mesh the cards of all nodes (a JSON array), or none where the environment names them. With a timeout
@@ -147,7 +154,7 @@ func (m *Mesh) Meet(cardsJSON []byte, timeout time.Duration) error {
 	if cards == nil {
 		return fault.New(fault.Invalid, "cards: expected those of all nodes")
 	}
-	if err := m.peers.Meet(cards); err != nil {
+	if err := m.Mesh.Meet(cards); err != nil {
 		return err
 	}
 	if timeout < 0 {
@@ -170,7 +177,7 @@ func (m *Mesh) await(timeout time.Duration) error {
 		began = &now
 		m.began.Store(began)
 	}
-	err := m.peers.Await(timeout)
+	err := m.Await(timeout)
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Peer {
 		m.began.Store(nil)
@@ -203,12 +210,30 @@ func (m *Mesh) read(cardsJSON []byte) ([]peer.Card, error) {
 
 // Complete says whether all other nodes are connected just now.
 func (m *Mesh) Complete() bool {
-	for node, s := range m.peers.Stats() {
-		if node != m.peers.Node() && !s.Connected {
+	for node, s := range m.Stats() {
+		if node != m.Node() && !s.Connected {
 			return false
 		}
 	}
 	return true
+}
+
+// passKey is what the passes that Open numbers have in common.
+type passKey struct {
+	rank  int
+	epoch uint64
+	from  int64
+}
+
+// Open begins a lane. Passes are numbered here and not by their loaders, of which a rank may have several: the ranks' nth
+// passes over an epoch belong together, whichever loaders make them.
+func (m *Mesh) Open(cfg exchange.Config) (exchange.Lane, error) {
+	key := passKey{cfg.Rank, cfg.ID.Epoch, cfg.ID.From}
+	m.mu.Lock()
+	cfg.ID.Nth = m.passes[key]
+	m.passes[key]++
+	m.mu.Unlock()
+	return m.Mesh.Open(cfg)
 }
 
 func (m *Mesh) retain() *Mesh {
@@ -230,7 +255,7 @@ func (m *Mesh) Close() {
 	if !last {
 		return
 	}
-	m.peers.Close()
+	m.Mesh.Close()
 	if m.gone != nil {
 		m.gone()
 	}
@@ -241,8 +266,8 @@ func (m *Mesh) fits(t *terms, node int) error {
 	if what := t.differ(&m.terms); what != "" {
 		return fault.New(fault.Invalid, "mesh: %s there", what)
 	}
-	if node != m.peers.Node() {
-		return fault.New(fault.Invalid, "mesh: it is node %d's, this loader's rank is on node %d", m.peers.Node(), node)
+	if node != m.Node() {
+		return fault.New(fault.Invalid, "mesh: it is node %d's, this loader's rank is on node %d", m.Node(), node)
 	}
 	return nil
 }
@@ -251,7 +276,7 @@ func (m *Mesh) fits(t *terms, node int) error {
 // of the loader that it shares an engine with, or its own as the environment has them.
 func (d *Dataset) mesh(o *loaderOptions, p *plan.Plan, resolve Resolver) (*Mesh, error) {
 	cut, w, err := o.planWorld()
-	if err != nil || w.nodes == 1 || cut.Exchange.Mode == plan.Off {
+	if err != nil || !exchanges(p, cut) {
 		return nil, err
 	}
 	t := d.terms(&meshOptions{loaderOptions: *o}, p, cut)
@@ -345,8 +370,8 @@ func (m *Mesh) stats() []peerStats {
 	if m == nil {
 		return out
 	}
-	for node, s := range m.peers.Stats() {
-		if node != m.peers.Node() {
+	for node, s := range m.Stats() {
+		if node != m.Node() {
 			out = append(out, peerStats{
 				node, s.Connected, s.BytesIn, s.BytesOut, s.SamplesIn, s.SamplesOut, s.Useless, s.Dropped, s.Refused, s.Connects,
 			})

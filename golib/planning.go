@@ -241,7 +241,7 @@ func (d *Dataset) costs(o *loaderOptions, cfg node.RunConfig, out *report) ([]by
 	if out.MemoryNeeded, out.MemoryAuto, err = reader.Needed(cfg); err != nil {
 		return nil, err
 	}
-	if nodes := len(cfg.World.Nodes); nodes > 1 && cfg.World.Exchange.Mode != plan.Off {
+	if nodes := len(cfg.World.Nodes); exchanges(cfg.Plan, cfg.World) {
 		out.MemoryNeeded += meshMemory(nodes, out.MemoryNeeded)
 		out.MemoryAuto += meshMemory(nodes, 0)
 	}

@@ -1,10 +1,6 @@
 package redox
 
-import (
-	"time"
-
-	"github.com/redox-loader/redox/golib/internal/plan"
-)
+import "time"
 
 // Card is what the other nodes must know of this one, as long as some of them are not connected.
 func (s *servedData) Card(rank int) ([]byte, error) {
@@ -40,11 +36,11 @@ func (s *servedData) connect(rank int) error {
 	if err != nil {
 		return err
 	}
-	cut, w, err := o.planWorld()
+	cut, _, err := o.planWorld()
 	if err != nil {
 		return err
 	}
-	if w.nodes == 1 || cut.Exchange.Mode == plan.Off {
+	if !exchanges(p, cut) {
 		s.alone = true
 		return nil
 	}

@@ -28,6 +28,7 @@ type stats struct {
 	WaitStorage    float64 `json:"wait_storage_s"`
 	WaitPeer       float64 `json:"wait_peer_s"`
 	WaitDecode     float64 `json:"wait_decode_s"`
+	PeerSamples    int64   `json:"peer_samples"` // that other nodes were to send
 	PeerBytesIn    int64   `json:"peer_bytes_in"`
 	PeerBytesOut   int64   `json:"peer_bytes_out"`
 	PeerLate       int64   `json:"peer_late"`
@@ -41,6 +42,8 @@ func statsOf(s node.Stats) stats {
 		Reads: s.Reads, BytesRead: s.BytesRead, SingleReads: s.SingleReads, SingleBytes: s.SingleBytes, Retries: s.Retries + s.Rereads,
 		Redirected: s.Redirected, Padded: s.Padded, Skipped: s.Skipped, ResidentBytes: s.Resident, ResidentPeak: s.ResidentPeak,
 		Wait: seconds(s.Wait), WaitStorage: seconds(s.WaitStorage), WaitPeer: seconds(s.WaitPeer), WaitDecode: seconds(s.WaitDecode),
+		PeerSamples: s.PeerSamples, PeerBytesIn: s.PeerBytesIn, PeerBytesOut: s.PeerBytesOut, PeerLate: s.PeerLate,
+		PeerFallback: s.PeerFallback,
 	}
 }
 

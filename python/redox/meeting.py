@@ -37,7 +37,7 @@ _GRACE_S = 3.0  # before what a missing node did instead is looked at
 
 def exchanging(options: Options, world: World) -> bool:
     """Return whether the nodes send each other samples."""
-    return world.nodes > 1 and options.exchange != "off"
+    return world.nodes > 1 and options.shuffle and options.exchange != "off"
 
 
 @dataclass(frozen=True)
