@@ -178,7 +178,8 @@ def _nodes(size: int, local_name: str, nodes_name: str) -> Any:
         return counts
     nodes = _number(nodes_name) if nodes_name else None
     if not counts:
-        return 1
+        peers = os.environ.get("REDOX_PEERS")  # names one address for each node
+        return peers.count(",") + 1 if peers else 1
     if len(counts) == 1 and nodes is None and size % counts[0] == 0:
         return size // counts[0]
     if len(counts) == 1 and nodes is not None and nodes * counts[0] == size:
