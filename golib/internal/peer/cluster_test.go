@@ -268,3 +268,9 @@ func (r *runner) check(position int64, got exchange.Sample) {
 		r.t.Errorf("rank %d: wrong sample at position %d", r.rank, position)
 	}
 }
+
+// String tells what became of the incoming samples.
+func (r *runner) String() string {
+	return fmt.Sprintf("rank %d: %d here, %d lost, %d late; sent %d, not %d", r.rank, r.here, r.lost, r.late, r.sent.Load(),
+		r.unsent.Load())
+}

@@ -37,6 +37,7 @@ func (c *cluster) run(id exchange.ID, credit int, change func(*runner)) []*runne
 	}
 	synctest.Wait()
 	for _, r := range all {
+		c.t.Log(r)
 		if n := r.given.Load(); n != 0 {
 			c.t.Errorf("rank %d: Done was not called for %d samples", r.rank, n)
 		}

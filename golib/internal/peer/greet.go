@@ -137,13 +137,17 @@ func resolve(ctx context.Context, address string) (*net.UDPAddr, error) {
 // explain says why there is no connection. ours is what we did not like about the other side's certificate.
 func (m *Mesh) explain(p *peer, err, ours error) error {
 	var closed *quic.ApplicationError
+	var silent *quic.IdleTimeoutError
+	var transport *quic.TransportError
 	switch {
 	case ours != nil:
-		reason := fmt.Errorf("its certificate is not accepted: %w; %s", ours, m.identity.hint())
-		if m.identity.needsCards() && !m.strangeFor(p) {
-			return refusal{error: reason, refused: true}
+		r := refusal{error: fmt.Errorf("its certificate is not accepted: %w; %s", ours, m.identity.hint()), refused: true}
+		if m.strangeFor(p) {
+			e := fault.Wrap(fault.Peer, r.error, "node %d", p.node)
+			e.Peer = fmt.Sprintf("node %d", p.node)
+			r.fatal = e
 		}
-		return refusal{error: reason, refused: true, fatal: nil}
+		return r
 	case alerted(err):
 		m.mu.Lock()
 		address := p.card.Address
@@ -157,6 +161,10 @@ func (m *Mesh) explain(p *peer, err, ours error) error {
 			return fmt.Errorf("it refuses for now (code %d)", closed.ErrorCode)
 		}
 		return refusal{error: fatal, refused: true, fatal: fatal}
+	case errors.As(err, &silent):
+		return errors.New("nobody answers")
+	case errors.As(err, &transport) && transport.Remote && transport.ErrorCode == quic.ConnectionRefused:
+		return errors.New("it does not take connections yet")
 	}
 	return err
 }

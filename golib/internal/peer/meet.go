@@ -32,6 +32,9 @@ func (m *Mesh) Meet(cards []Card) error {
 		p.refusal, p.trouble, p.strange = nil, nil, time.Time{}
 		clear(p.told)
 		signal(p.meet)
+		if s := p.session; s != nil && p.newest < c.Incarnation {
+			m.work.Go(func() { s.close(codeStale, "") }) // its process has ended, or will
+		}
 	}
 	m.met = !m.identity.needsCards() || !slices.ContainsFunc(m.peers, func(p *peer) bool {
 		return p.node != m.config.Node && p.card.Fingerprint == Fingerprint{}

@@ -77,8 +77,8 @@ func (m *Mesh) join(p *peer, conn *quic.Conn, control *quic.Stream, hello wire.H
 		m.work.Go(func() { old.close(codeStale, "") })
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.closing || p.session != nil {
+		m.mu.Unlock()
 		return nil, errStale
 	}
 	p.session = s
@@ -88,6 +88,7 @@ func (m *Mesh) join(p *peer, conn *quic.Conn, control *quic.Stream, hello wire.H
 		l.meet(s)
 	}
 	m.change()
+	m.mu.Unlock()
 	word := "connected"
 	if !first {
 		word = "connected again"
@@ -124,7 +125,14 @@ func (s *session) run() {
 	s.mesh.part(s)
 	work.Wait()
 	s.mesh.wakePushers() // a queue that this session was working on is free for the next one
-	if cause := context.Cause(s.conn.Context()); s.mesh.ctx.Err() == nil {
+	s.mu.Lock()
+	left := s.bye || s.saidBye
+	s.mu.Unlock()
+	switch cause := context.Cause(s.conn.Context()); {
+	case s.mesh.ctx.Err() != nil:
+	case left:
+		s.mesh.config.Log("info", fmt.Sprintf("node %d has left", s.peer.node))
+	default:
 		s.mesh.config.Log("warning", fmt.Sprintf("connection with node %d lost: %v; its samples are read from storage",
 			s.peer.node, describe(cause)))
 	}
