@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"github.com/redox-loader/redox/golib/internal/exchange"
 	"github.com/redox-loader/redox/golib/internal/exchange/exchangetest"
 	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/peer"
+	"github.com/redox-loader/redox/golib/internal/peer/peertest"
 	"github.com/redox-loader/redox/golib/internal/plan"
 	"github.com/redox-loader/redox/golib/internal/store"
 	"github.com/redox-loader/redox/golib/internal/store/storetest"
@@ -47,7 +50,6 @@ func (m memoryFiles) Done(uint32, int64, int64) {}
 func (m memoryFiles) Name(file uint32) string   { return fmt.Sprintf("shard-%d", file) }
 func (m memoryFiles) Close() error              { return nil }
 
-
 // setup is what a cluster is made of.
 type setup struct {
 	plan     *plan.Plan
@@ -59,7 +61,7 @@ type setup struct {
 	timeout  time.Duration
 	pace     func(rank, batch int) time.Duration // of the trainers between two batches; nil: none
 	skip     bool
-	alone    bool // nothing is exchanged
+	real     *peertest.Network // connections of package peer over this; nil: a fake exchange
 }
 
 // cluster is the nodes of a world in one process.
@@ -68,6 +70,7 @@ type cluster struct {
 	data    *dataset
 	setup   setup
 	net     *exchangetest.Network
+	meshes  []*peer.Mesh
 	nodes   []*Engine
 	storage []*storetest.Faulty
 	runs    []*Run // by rank
@@ -79,17 +82,15 @@ func newCluster(t *testing.T, d *dataset, s setup) *cluster {
 	if s.timeout == 0 {
 		s.timeout = time.Minute
 	}
-	c := &cluster{t: t, data: d, setup: s, net: exchangetest.New(len(s.world.Nodes), s.delay)}
-	t.Cleanup(c.net.Close)
+	c := &cluster{t: t, data: d, setup: s}
+	c.connect()
 	files := d.files(t)
 	rank := 0
 	for node, ranks := range s.world.Nodes {
 		f := &storetest.Faulty{Files: files, Delay: s.storage}
 		c.storage = append(c.storage, f)
-		cfg := RunConfig{Plan: s.plan, World: s.world, Rank: rank, Prefetch: s.prefetch, Timeout: s.timeout, SkipErrors: s.skip, MaxSkipped: 100}
-		if !s.alone {
-			cfg.Exchange = c.net.Node(node)
-		}
+		cfg := RunConfig{Plan: s.plan, World: s.world, Rank: rank, Prefetch: s.prefetch, Timeout: s.timeout, SkipErrors: s.skip,
+			MaxSkipped: 100, Exchange: c.exchange(node)}
 		reader := NewReader(store.NewFlat(f, extents{&d.index}), d.schema, &d.index, 0)
 		limit := s.limit
 		if limit <= 0 {
@@ -123,6 +124,51 @@ func newCluster(t *testing.T, d *dataset, s setup) *cluster {
 		}
 	}
 	return c
+}
+
+// connect makes the nodes' exchange. With package peer it waits until all are connected, as who starts a run does.
+func (c *cluster) connect() {
+	nodes := c.setup.world.Nodes
+	if c.setup.real == nil {
+		c.net = exchangetest.New(len(nodes), c.setup.delay)
+		c.t.Cleanup(c.net.Close)
+		return
+	}
+	var cards []peer.Card
+	for node := range nodes {
+		m, err := peer.Listen(peer.Config{
+			Node: node, Nodes: len(nodes), Ranks: nodes, Listen: net.JoinHostPort(peertest.Host(node+1), "0"), Socket: c.setup.real.Listen,
+		})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.meshes, cards = append(c.meshes, m), append(cards, m.Card())
+	}
+	c.t.Cleanup(func() {
+		var all sync.WaitGroup
+		for _, m := range c.meshes {
+			all.Go(m.Close)
+		}
+		all.Wait()
+		time.Sleep(time.Minute) // of virtual time: what QUIC still has to say
+	})
+	for _, m := range c.meshes {
+		if err := m.Meet(cards); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for _, m := range c.meshes {
+		if err := m.Await(20 * time.Second); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (c *cluster) exchange(node int) exchange.Exchange {
+	if c.setup.real != nil {
+		return c.meshes[node]
+	}
+	return c.net.Node(node)
 }
 
 // due is what a rank gets of an epoch from a position on, by the plan alone.
@@ -260,8 +306,6 @@ func (c *cluster) close() {
 func steady(d time.Duration) func(int, int) time.Duration {
 	return func(int, int) time.Duration { return d }
 }
-
-var _ exchange.Exchange = (*exchangetest.Node)(nil)
 
 // TestEveryRankGetsItsShare: worlds of all sizes, odd ones too, with several ranks on a node: each rank gets exactly
 // what the plan says, in order, the bytes are right, and every chunk is read once by one node.

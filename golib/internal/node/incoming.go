@@ -56,7 +56,7 @@ func (in *incoming) expectAhead(deal *plan.Deal) {
 			in.lane.Expect(b.First+int64(at), int(p.owns.homes[b.Picks[at].Partition]))
 			in.expected.Add(1)
 		}
-		in.tell()
+		in.wake()
 	}
 }
 
@@ -67,19 +67,11 @@ func (p *pass) comes(b *plan.GlobalBatch, it plan.Item) bool {
 
 // awaitCredit waits until one more sample may be expected; false if the pass ends.
 func (in *incoming) awaitCredit() bool {
-	for {
-		in.mu.Lock()
-		room := in.expected.Load() < in.low+in.credit
-		in.mu.Unlock()
-		if room {
-			return true
-		}
-		in.wake() // whoever waits for something to be expected may have what it waits for
+	room := func() bool { return in.expected.Load() < in.told.Load()+in.credit }
+	for in.tell(); !room(); in.tell() {
+		in.wake() // who waits for something to be expected may have it now
 		changed := in.watch()
-		in.mu.Lock()
-		room = in.expected.Load() < in.low+in.credit
-		in.mu.Unlock()
-		if room {
+		if room() {
 			return true
 		}
 		select {
@@ -88,6 +80,7 @@ func (in *incoming) awaitCredit() bool {
 			return false
 		}
 	}
+	return true
 }
 
 // watch returns what is closed at the next change. Who waits looks again after calling it.
@@ -158,12 +151,16 @@ func (in *incoming) tell() {
 	low := in.low
 	in.mu.Unlock()
 	// A job may have read from storage what the lane has not been told yet.
-	if low = min(low, in.expected.Load()); low > in.told.Load() {
-		in.told.Store(low)
+	low = min(low, in.expected.Load())
+	moved := low > in.told.Load()
+	if moved {
 		in.lane.Done(low)
+		in.told.Store(low)
 	}
 	in.telling.Unlock()
-	in.wake()
+	if moved {
+		in.wake()
+	}
 }
 
 // whose describes an incoming sample for messages.

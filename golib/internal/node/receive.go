@@ -100,9 +100,10 @@ func (a *assembler) awaitCopy(j *job, i int, w *wait, changed <-chan struct{}, s
 	var read <-chan struct{}
 	var hedge <-chan time.Time
 	switch {
-	case f != nil && !isDone(f.done):
+	case o.unread: // it is waited for as long as it takes
+	case f != nil:
 		read = f.done
-	case f == nil && known && !o.unread:
+	case known:
 		if w.timer == nil {
 			w.timer = time.NewTimer(max(0, r.punctual.patience()-now.Sub(w.asked)))
 		} else {

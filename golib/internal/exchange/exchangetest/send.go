@@ -129,4 +129,3 @@ func (l *lane) transmit(o exchange.Outgoing) {
 		}
 	})
 }
-
