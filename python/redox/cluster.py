@@ -35,6 +35,7 @@ _SIZE = 512  # numbers of a sample
 _PORT = 27430
 _PAUSE_S = 0.01  # a step of the training
 _DEADLINE_S = 120.0
+_LAUNCHERS = ("REDOX_", "TORCHELASTIC_", "GROUP_", "SLURM_", "OMPI_")
 _OPTIONS: dict[str, Any] = {"batch_size": 16, "shuffle_seed": 7, "exchange": "uniform"}
 
 
@@ -90,13 +91,11 @@ def main() -> None:
     meeting = Meeting(Place.here(), world, (facts.fingerprint, 0), 0, engine=False)
     session = Session(facts, Options(**_OPTIONS, timeout=60.0), world, meeting)
     with Path(out).open("w", buffering=1) as file:
-        steps = 0
-        for batch in batches_of(session):
+        for steps, batch in enumerate(batches_of(session), 1):
             for x, number in zip(batch["x"], batch.index.tolist(), strict=True):
                 source = int(x[0])
                 if not np.array_equal(x, _sample(source)):
                     raise RuntimeError(f"the sample with number {number} has other bytes than were packed")
-            steps += 1
             file.write(json.dumps({"index": batch.index.tolist()}) + "\n")
             if steps % 8 == 0:
                 file.write(json.dumps({"stats": session.stats()}) + "\n")
@@ -139,13 +138,14 @@ def _run(places: Nodes, path: str, folder: str, doomed: int | None, say: Any) ->
     nodes: list[_Node] = []
     try:
         for number in range(count):
-            environment = {
-                **{
-                    name: value for name, value in os.environ.items() if not name.startswith(("REDOX_", "TORCHELASTIC"))
-                },
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHERS)}
+            environment |= {
+                "RANK": str(number),
+                "WORLD_SIZE": str(count),
+                "LOCAL_WORLD_SIZE": "1",
+                "REDOX_PEERS": peers,
+                "REDOX_TOKEN": token,
                 "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]),
-                **{"RANK": str(number), "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(number)},
-                **{"GROUP_WORLD_SIZE": str(count), "REDOX_PEERS": peers, "REDOX_TOKEN": token},
             }
             out = Path(folder) / f"{number}.jsonl"
             command = places.command(number, [sys.executable, "-m", "redox.cluster", path, str(out)])
@@ -244,9 +244,9 @@ def print_result(result: dict[str, Any]) -> None:
         )
     proof = result["proof"]
     print(
-        f"{result['chunks']} chunks. Of {proof['samples']:,} samples {proof['once']:,} came once, none twice; the other "
-        f"{proof['of_the_dead_node']:,} are what the plan had for the dead node's own rank. Every node that lived got "
-        "exactly its planned batches, in order, every byte as it was packed."
+        f"{result['chunks']} chunks. Of {proof['samples']:,} samples {proof['once']:,} came once, none twice; the "
+        f"other {proof['of_the_dead_node']:,} are what the plan had for the dead node's own rank. Every node that lived "
+        "got exactly its planned batches, in order, every byte as it was packed."
     )
 
 
