@@ -127,6 +127,28 @@ redox_status redox_loader_close(redox_loader loader) {
   return goRedoxLoaderClose(loader);
 }
 
+/* ---- several nodes ---------------------------------------------------------------------------------------- */
+
+redox_status redox_mesh_new(redox_dataset ds, const char *options_json, redox_mesh *out) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxMeshNew(ds, (char *)options_json, out);
+}
+
+redox_status redox_mesh_card(redox_mesh mesh, char *json, size_t cap, size_t *need) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxMeshCard(mesh, json, cap, need);
+}
+
+redox_status redox_mesh_meet(redox_mesh mesh, const char *cards_json, int64_t timeout_ms) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxMeshMeet(mesh, (char *)cards_json, timeout_ms);
+}
+
+redox_status redox_mesh_close(redox_mesh mesh) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxMeshClose(mesh);
+}
+
 /* ---- writing ---------------------------------------------------------------------------------------------- */
 
 redox_status redox_writer_new(const char *dst, const char *options_json, redox_writer *out) {

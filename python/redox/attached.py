@@ -6,6 +6,7 @@ is the engine says: workers are copies of the trainer's process and its objects,
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 from redox import client, wire
 from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
 from redox.client import Answered, Connection
+from redox.errors import Error, PeerError, StallError
 from redox.session import STATE, Progress, Session
 
 if TYPE_CHECKING:
     from redox.columns import Columns
     from redox.crew import Crew
     from redox.facts import Facts
+    from redox.meeting import Meeting
     from redox.options import Options
     from redox.world import World
 
@@ -32,6 +35,7 @@ __all__ = ["AttachedPass", "AttachedSession", "File", "status_of", "tell"]
 _PATIENCE_S = 5.0  # beyond the engine's own patience
 _ANSWER_S = 30.0  # for what the engine answers at once
 _ORIGINS = 1024  # samples asked for in one message
+_STATUSES = ((StallError, -11), (PeerError, -10), (ValueError, -1), (Exception, -15))  # redox_status of failures
 
 
 class AttachedSession(Session):
@@ -43,10 +47,13 @@ class AttachedSession(Session):
         world: Which rank this is.
         crew: Who draws together.
         name: Of the engine.
+        meeting: How the engine finds those of other nodes; None where they exchange nothing.
     """
 
-    def __init__(self, facts: Facts, options: Options, world: World, crew: Crew, name: bytes) -> None:
-        super().__init__(facts, options, world)
+    def __init__(
+        self, facts: Facts, options: Options, world: World, crew: Crew, name: bytes, meeting: Meeting | None = None
+    ) -> None:
+        super().__init__(facts, options, world, meeting)
         self.crew, self.name = crew, name
         self._questions: Connection | None = None
 
@@ -69,6 +76,7 @@ class AttachedSession(Session):
                 "ranks": self.world.ranks_here,
                 "subset": hashlib.sha256(chosen).hexdigest() if chosen is not None else "",
                 "loader": options,
+                "mesh": self.meeting.options() if self.meeting is not None else {},
             },
         }
         patience = self.options.timeout + _PATIENCE_S
@@ -76,6 +84,35 @@ class AttachedSession(Session):
             return client.connect(self.name, greeting, patience, self.facts.path)
         with File(chosen) as file:
             return client.connect(self.name, greeting, patience, self.facts.path, lambda: file)
+
+    def introduce(self, connection: Connection) -> None:
+        """Before a pass: let the engine meet those of the other nodes, if it is this client's turn to bring them."""
+        if self.meeting is None:
+            return
+        try:
+            # Another client may be at it: it takes as long for the cards, and the engine for the connections.
+            card, _ = connection.request(wire.WHO_MEETS, expect=wire.YOUR_CARD, timeout_s=3 * self.patience)
+        except Answered as answer:
+            if answer.kind != wire.DONE:
+                raise
+            return
+
+        def meet(cards: bytes, wait_s: float) -> None:
+            body = wire.WAIT.pack(int(wait_s * 1000)) + cards
+            connection.request(wire.MEET, body, expect=wire.DONE, timeout_s=wait_s + _PATIENCE_S)
+
+        try:
+            self.meeting.hold(card, meet, self.options.timeout)
+        except Exception as error:
+            self._could_not(connection, error)
+            raise
+
+    def _could_not(self, connection: Connection, error: Exception) -> None:
+        """Let the engine know why it will not get the cards, for the clients that wait for them."""
+        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), _STATUSES[-1][1])
+        body = wire.WAIT.pack(wire.COULD_NOT) + json.dumps({"status": status, "message": str(error)}).encode()
+        with contextlib.suppress(Error):  # it has said itself what is wrong, or is gone
+            connection.request(wire.MEET, body, expect=wire.DONE, timeout_s=_ANSWER_S)
 
     def ask(self, kind: int, body: bytes = b"", *, expect: int) -> bytes:
         """Return the engine's answer to a question."""
@@ -239,6 +276,7 @@ class AttachedPass:
     def _begin(self) -> Progress:
         session, crew = self._session, self._session.crew
         connection = self._connection = session.connect()
+        session.introduce(connection)
         seen = client.seen.get(session.name, -1)
         body, file = connection.request(
             wire.BEGIN_,

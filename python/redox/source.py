@@ -14,6 +14,7 @@ from redox.client import farewell, seen
 from redox.crew import Crew, engine_for
 from redox.errors import StateError
 from redox.facts import Facts
+from redox.meeting import Meeting, Place, exchanging
 from redox.options import Options, flag, whole
 from redox.present import Presenter, check_with_index
 from redox.session import Session
@@ -22,12 +23,15 @@ from redox.subset import Subset
 from redox.world import World
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from redox.state import Cursor
     from redox.values import Maker
 
 __all__ = ["OPTIONS", "Source"]
 
 OPTIONS = frozenset(field.name for field in fields(Options))
+_numbers = itertools.count()
 _ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
 
 
@@ -43,7 +47,7 @@ class Source:
         target_transform: Any,
         decode: Any,
         with_index: Any,
-        world: tuple[int | None, int | None, int | None],
+        world: tuple[int | None, int | None, int | Sequence[int] | None],
     ) -> None:
         self._facts = Facts.read(path)
         self._original: Any = None  # the object whose session this one shares
@@ -63,11 +67,13 @@ class Source:
         if world != (None, None, None):
             World.resolve(*world)  # arguments are checked when they are given
         self._world: World | None = None
+        self._place: Place | None = None  # where its nodes meet
         self._session: Session | None = None
         self._session_of = (0, False)  # the process that it belongs to, and whether that is a worker
         self._where: Cursor | None = None  # of the object that this one was unpickled from
         self._copies = 0
         self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
+        self._nth = next(_numbers)  # data set of the program
         weakref.finalize(self, _farewell, os.getpid(), world, self._facts.fingerprint, self._ordinal).atexit = False
 
     @property
@@ -111,6 +117,8 @@ class Source:
         """Which rank this is, of how many; found out at the first use and kept."""
         if self._world is None:
             self._world = World.resolve(*self._asked)
+            if exchanging(self._options, self._world):
+                self._place = Place.here()
         return self._world
 
     @property
@@ -129,8 +137,18 @@ class Source:
 
     def _new_session(self, crew: Crew) -> Session:
         if not crew.working and self.world.ranks_here == 1:
-            return Session(self._facts, self._options, self.world)
-        return AttachedSession(self._facts, self._options, self.world, crew, self._engine())
+            return Session(self._facts, self._options, self.world, self._meeting(engine=False))
+        return self._attached(crew, self._engine())
+
+    def _attached(self, crew: Crew, name: bytes) -> AttachedSession:
+        return AttachedSession(self._facts, self._options, self.world, crew, name, self._meeting(engine=True))
+
+    def _meeting(self, *, engine: bool) -> Meeting | None:
+        """Return how this node finds those that it exchanges samples with."""
+        if not exchanging(self._options, self.world):
+            return None
+        name = (self._facts.fingerprint, self._ordinal)
+        return Meeting(self._place, self.world, name, self._nth, engine=engine)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; without it every iteration is the next one.
@@ -183,7 +201,7 @@ class Source:
         session = self.session
         if not isinstance(session, AttachedSession):
             name = self._engine()
-            session = AttachedSession(self._facts, self._options, self.world, session.crew, name)
+            session = self._attached(session.crew, name)
             session.cursor = self.session.cursor
         tell(session, start=session.name in seen)
 

@@ -20,6 +20,7 @@ RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those take
 MEMORY = Struct("<Q")  # arena
 SIZE = Struct("<q")  # bytes to allocate
 READ = Struct("<I")  # workers; then stored numbers, i64 each, if no file has them
+WAIT = Struct("<Q")  # milliseconds, or COULD_NOT; behind it the cards, or the failure
 
 WELCOMED = Struct("<QQ")  # pid of the engine, instance
 BEGAN = Struct("<QQQQQ")  # epoch, start, batches, arena, its size
@@ -32,11 +33,13 @@ ALLOCATED = Struct("<IIQQ")  # slot, generation, arena, place
 
 NOWHERE = (1 << 64) - 1  # the place of what a column lacks
 NO_EPOCH = (1 << 64) - 1  # the epoch of samples that were read by number
+COULD_NOT = (1 << 64) - 1  # a client has not got the cards
 NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
-HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE, READ_, COUNTS = range(1, 16)
+HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE = range(1, 14)
+READ_, COUNTS, WHO_MEETS, MEET = range(14, 18)
 # Of those who only look.
 LOOK = 20
 # Answers.
-DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_ = range(64, 74)
+DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_, YOUR_CARD = range(64, 75)

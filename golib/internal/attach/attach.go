@@ -8,6 +8,7 @@
 //	exact    samples by number, for code that has its own order
 //	loan     a batch in a slot, with the processes that hold it
 //	look     what the server does at one moment, for `redox top`
+//	meeting  which client meets the other nodes' clients for the server
 //
 // What crosses the socket are small messages (wire.go; docs/attached.md has them exactly); batches stay where they were
 // assembled, in a memfd that clients map. Nothing here knows what is in a batch, or in which order batches come.
@@ -27,6 +28,11 @@ type Data interface {
 	NewLoader(rank, ahead int) (Loader, error)
 	// Exact returns what reads samples by number, in the memory of loaders. Called as NewLoader is, once.
 	Exact() (Exact, error)
+	// Card is what other nodes must know of this one, for a client that can tell them; nil where there is nobody to meet,
+	// or everybody is there. rank is one of this node's.
+	Card(rank int) ([]byte, error)
+	// Meet gives the cards of all nodes. It waits until they are connected; with 0 not at all.
+	Meet(cards []byte, timeout time.Duration) error
 	// Origin tells where samples came from.
 	Origin(numbers []int64) (sources []int64, keys []string, err error)
 	// Info is JSON for those who look: path, options.

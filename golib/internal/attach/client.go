@@ -26,6 +26,7 @@ type client struct {
 	worker  int
 	made    int64 // bytes of results since the latest NEXT or READ; guarded by server.mu
 	reads   int   // how many workers read by number, this one among them; 0: it has not; guarded by server.mu
+	meets   bool  // it has the turn to meet the other nodes; guarded by server.mu
 	asks    asking
 	gone    chan struct{}
 	left    bool // guarded by server.mu
@@ -150,6 +151,7 @@ func (s *Server) forget(c *client) {
 	if c.pass != nil {
 		c.pass.leave(c)
 	}
+	c.giveTurn()
 	s.farewell(c.trainer)
 }
 

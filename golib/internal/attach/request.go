@@ -55,6 +55,10 @@ func (c *client) dispatch(m message, file *os.File) (answer, error) {
 		return c.status()
 	case origin:
 		return c.origin(m.body)
+	case whoMeets:
+		return c.whoMeets()
+	case meet:
+		return c.meet(m.body)
 	}
 	return answer{}, fault.New(fault.Invalid, "message of unknown kind %d", m.kind)
 }

@@ -44,13 +44,14 @@ type Server struct {
 	arenas   map[uint64]*served // by number; a loader whose memory it is
 	stopped  bool
 	cpus     unix.CPUSet // that this process may run on: those of all trainers there were
+	meeting  meeting
 }
 
 // Serve answers clients until the last trainer is gone.
 func Serve(cfg Config) error {
 	s := &Server{
 		Config: cfg, began: time.Now(), instance: rand.Uint64(), stopping: make(chan struct{}), timeout: cfg.Timeout, clients: map[*client]struct{}{},
-		trainers: map[int]*trainer{}, arenas: map[uint64]*served{},
+		trainers: map[int]*trainer{}, arenas: map[uint64]*served{}, meeting: meeting{changed: make(chan struct{})},
 	}
 	defer s.shutDown()
 	grace := time.AfterFunc(cfg.Grace, func() {

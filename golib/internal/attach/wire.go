@@ -30,6 +30,8 @@ const (
 	allocate
 	read
 	counts
+	whoMeets
+	meet
 )
 
 // Requests of those who only look, and of those who count. Apart, so that more of the above may come.
@@ -49,6 +51,7 @@ const (
 	mapped
 	text
 	allocated
+	yourCard
 )
 
 // headSize is that of the header: kind, version, two bytes unused, and the number of the request, which its answer has too.
