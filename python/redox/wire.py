@@ -35,7 +35,8 @@ NO_EPOCH = (1 << 64) - 1  # the epoch of samples that were read by number
 NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
-HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE, READ_, COUNTS = range(1, 16)
+HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE = range(1, 14)
+READ_, COUNTS = 14, 15
 # Of those who only look.
 LOOK = 20
 # Answers.
