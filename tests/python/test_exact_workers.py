@@ -211,7 +211,7 @@ def test_worker_killed_again_and_again(pack: Any, order: list[int]) -> None:
         kept = [next(batches)]
         time.sleep(delay)
         os.kill(batches._workers[0].pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="killed|exited unexpectedly"):
+        with pytest.raises(RuntimeError, match=r"killed|exited unexpectedly"):
             kept.extend(batches)
         assert labels(kept) == indices[: len(kept) * B]
         del batches, loader
