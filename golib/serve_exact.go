@@ -71,6 +71,8 @@ func (s *servedData) newEngine(o *loaderOptions) (*node.Engine, error) {
 
 func (x *servedExact) Memory() (fd uintptr, size int64) { return x.engine.SlotMemory() }
 
+func (x *servedExact) Sight() node.Sight { return x.engine.Sight() }
+
 func (x *servedExact) Look(numbers []int64, timeout time.Duration) (*node.Exact, error) {
 	return x.engine.NewExact(numbers, x.want, timeout)
 }

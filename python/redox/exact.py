@@ -105,7 +105,7 @@ class AttachedExact(Exact):
         if connection is None or not connection.alive:
             connection = self._connect()
         session = self.session
-        body, listed = wire.READ.pack(session.crew.workers), np.asarray(numbers, "<i8").tobytes()
+        body, listed = wire.READ.pack(session.crew.worker, session.crew.workers), np.asarray(numbers, "<i8").tobytes()
         if len(numbers) < _MANY:
             body += listed
             reply, _ = connection.request(wire.READ_, body, expect=wire.BATCH_, timeout_s=session.patience)
