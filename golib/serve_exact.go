@@ -22,8 +22,8 @@ type servedExact struct {
 	ranks map[int]*node.Stats // what each rank has got
 }
 
-// Exact returns what reads samples by number. It is made in the memory of the loaders, if there are any; if not, loaders
-// that come will share its memory.
+// Exact returns what reads samples by number. It shares the memory of loaders; where nobody gave a limit, those that come
+// later get memory of their own, for which they know the right size.
 func (s *servedData) Exact() (attach.Exact, error) {
 	text, err := encode(s.options)
 	if err != nil {
@@ -40,12 +40,13 @@ func (s *servedData) Exact() (attach.Exact, error) {
 	if x.maxSkipped, err = o.maxSkipped(); err != nil {
 		return nil, err
 	}
-	if s.engine == nil {
-		if s.engine, err = s.newEngine(&o); err != nil {
-			return nil, err
-		}
+	if s.engine != nil {
+		x.engine = s.engine.Retain()
+	} else if x.engine, err = s.newEngine(&o); err != nil {
+		return nil, err
+	} else if !s.auto {
+		s.engine = x.engine.Retain()
 	}
-	x.engine = s.engine.Retain()
 	s.loaders.Add(1)
 	return x, nil
 }
@@ -69,6 +70,8 @@ func (s *servedData) newEngine(o *loaderOptions) (*node.Engine, error) {
 }
 
 func (x *servedExact) Memory() (fd uintptr, size int64) { return x.engine.SlotMemory() }
+
+func (x *servedExact) Sight() node.Sight { return x.engine.Sight() }
 
 func (x *servedExact) Look(numbers []int64, timeout time.Duration) (*node.Exact, error) {
 	return x.engine.NewExact(numbers, x.want, timeout)

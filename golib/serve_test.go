@@ -383,7 +383,8 @@ func (s *served) reader(options string) *peer {
 
 func (p *peer) tryRead(workers uint32, numbers []int64) (kind byte, body []byte) {
 	p.t.Helper()
-	request := binary.LittleEndian.AppendUint32(nil, workers)
+	request := binary.LittleEndian.AppendUint32(nil, 0)
+	request = binary.LittleEndian.AppendUint32(request, workers)
 	for _, n := range numbers {
 		request = binary.LittleEndian.AppendUint64(request, uint64(n))
 	}

@@ -137,9 +137,7 @@ def allocated(connection: Connection, arena_of: Any, size: int, timeout_s: float
         timeout_s: How long the engine may take.
     """
     try:
-        body, _ = connection.request(
-            wire.ALLOCATE, wire.SIZE.pack(size), expect=wire.ALLOCATED_, timeout_s=timeout_s
-        )
+        body, _ = connection.request(wire.ALLOCATE, wire.SIZE.pack(size), expect=wire.ALLOCATED_, timeout_s=timeout_s)
     except EngineError:
         return None
     slot, generation, number, place = wire.ALLOCATED.unpack_from(body)

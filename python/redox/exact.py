@@ -105,14 +105,15 @@ class AttachedExact(Exact):
         if connection is None or not connection.alive:
             connection = self._connect()
         session = self.session
-        body, listed = wire.READ.pack(session.crew.workers), np.asarray(numbers, "<i8").tobytes()
+        body, listed = wire.READ.pack(session.crew.worker, session.crew.workers), np.asarray(numbers, "<i8").tobytes()
         if len(numbers) < _MANY:
-            reply = connection.request(wire.READ_, body + listed, expect=wire.BATCH_, timeout_s=session.patience)[0]
+            body += listed
+            reply, _ = connection.request(wire.READ_, body, expect=wire.BATCH_, timeout_s=session.patience)
         else:
             with File(listed) as file:
-                reply = connection.request(
+                reply, _ = connection.request(
                     wire.READ_, body, expect=wire.BATCH_, timeout_s=session.patience, file=file
-                )[0]
+                )
         return columns_of(connection, self._arena, session.fields, reply)[0]
 
     def _connect(self) -> client.Connection:

@@ -9,6 +9,7 @@ from redox.iterable import RedoxDataset  # first: says what to install where PyT
 
 import torch.utils.data  # isort: skip
 
+from redox.iterate import as_it_is
 from redox.session import Progress
 from redox.state import Share
 
@@ -67,7 +68,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if dataset.batched and collate_fn is not None:
             raise ValueError("collate_fn is for samples: a data set with batched=True gives batches; use its transform")
         batches = dataset if dataset.batched else dataset.collated(collate_fn)
-        super().__init__(batches, batch_size=None, num_workers=num_workers, collate_fn=_as_it_is, **torch_kwargs)
+        super().__init__(batches, batch_size=None, num_workers=num_workers, collate_fn=as_it_is, **torch_kwargs)
 
         self._given: _Given | None = None  # of the iteration that began last, if workers do the work
 
@@ -168,7 +169,3 @@ class _Given:
             if status is not None and status["serial"] >= session.cursor.serial and status["passes"]:
                 epoch, position = status["next_epoch"], status["next_position"]
         return {**session.template(), "epoch": epoch, "position": position}
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch

@@ -17,7 +17,7 @@ from redox.exact import Exact, exact_of, stats_of
 from redox.iterate import fetched
 from redox.options import flag
 from redox.redirect import Redirection
-from redox.sample import Samples, open_samples
+from redox.sample import Place, Samples, open_samples
 from redox.session import added
 from redox.source import OPTIONS, Source
 from redox.state import VERSION, parse_state
@@ -105,9 +105,9 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples at these indices; with `redirect=True`, the plan's next ones."""
-        if not self._redirect:
-            return self._exactly(indices)
         frame = sys._getframe(1)
+        if not self._redirect:
+            return self._exactly(indices, _asker(frame, self))
         if isinstance(frame.f_locals.get("self"), Subset):
             raise ValueError(
                 "redirect=True can't be asked through torch.utils.data.Subset or random_split, whose indices it would "
@@ -117,8 +117,7 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
             self._resize(len(indices))
         if self._redirection is None or self._redirection.session is not self.session:  # forked
             self._redirection = Redirection(self.session, self.presenter(TorchMaker()), len(self))
-        asker, _ = fetched(frame)
-        return self._redirection.answer(indices, asker)
+        return self._redirection.answer(indices, fetched(frame)[0])
 
     def _resize(self, batch_size: int) -> None:
         """Take the first request's length for the plan's batch size; epoch and position stay."""
@@ -127,12 +126,14 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
         if earlier is not None:
             self.session.cursor = earlier.cursor
 
-    def _exactly(self, indices: Sequence[int]) -> list[Any]:
+    def _exactly(self, indices: Sequence[int], fetcher: Any = None) -> list[Any]:
         numbers = [self._number(index) for index in indices]
         if not numbers:
             return []
         presenter = self.presenter(TorchMaker())
         columns = self._reader().read(numbers)
+        if fetcher is not None and Place.serves(presenter, fetcher):
+            return [Place(presenter, columns)] * columns.n
         if presenter.plain:
             return Samples(*open_samples(presenter, columns))
         return list(presenter.finished(columns))
@@ -183,3 +184,11 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
 
     def __repr__(self) -> str:
         return f"MapDataset({self.path!r}, redirect={self._redirect}, samples={len(self)})"
+
+
+def _asker(frame: Any, dataset: Any) -> Any:
+    """Return the DataLoader's fetcher that gets what a call from this frame returns, and nobody else; or None."""
+    while type(frame.f_locals.get("self")) is Subset:  # whose `__getitems__` hands on what it gets
+        dataset, frame = frame.f_locals["self"], frame.f_back
+    fetcher, _ = fetched(frame)
+    return fetcher if fetcher is not None and fetcher.dataset is dataset else None

@@ -19,7 +19,7 @@ CLAIM = Struct("<II")  # slot, generation
 RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those taken in
 MEMORY = Struct("<Q")  # arena
 SIZE = Struct("<q")  # bytes to allocate
-READ = Struct("<I")  # workers; then stored numbers, i64 each, if no file has them
+READ = Struct("<II")  # worker, workers; then stored numbers, i64 each, if no file has them
 WAIT = Struct("<Q")  # milliseconds, or COULD_NOT; behind it the cards, or the failure
 
 WELCOMED = Struct("<QQ")  # pid of the engine, instance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -170,6 +171,26 @@ def test_counters(pack: Any) -> None:
     assert random.stats()["total"]["reads"] > counts["reads"] / 2
 
 
+def test_who_looks_sees_it(pack: Any, tmp_path: Any) -> None:
+    from test_cli import good
+
+    link = tmp_path / "mine.redox"
+    link.symlink_to(pack())
+    ds = redox.MapDataset(link)
+    batches = iter(DataLoader(ds, B, num_workers=2))
+    kept = [next(batches) for _ in range(4)]
+    (engine,) = json.loads(good("top", str(link), "--json"))["engines"]
+    (rank,) = engine["ranks"]
+    assert sorted(worker["pid"] for worker in rank["workers"]) == sorted(w.pid for w in batches._workers)
+    assert sorted(worker["worker"] for worker in rank["workers"]) == [0, 1]
+    assert rank["lent"] >= 4
+    assert rank["stats"]["total"]["samples"] >= 4 * B
+    assert 0 < engine["memory"]["batches"] <= engine["memory"]["used"] <= engine["memory"]["limit"]
+    said = good("top", str(link))
+    assert "2 workers   samples by number" in said, said
+    del kept
+
+
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +232,7 @@ def test_worker_killed_again_and_again(pack: Any, order: list[int]) -> None:
         kept = [next(batches)]
         time.sleep(delay)
         os.kill(batches._workers[0].pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="killed|exited unexpectedly"):
+        with pytest.raises(RuntimeError, match=r"killed|exited unexpectedly"):
             kept.extend(batches)
         assert labels(kept) == indices[: len(kept) * B]
         del batches, loader

@@ -66,6 +66,7 @@ type Exact interface {
 	Memory() (fd uintptr, size int64)
 	NewResult(size, pool int64) *node.Result
 	Stats(rank int) ([]byte, error)
+	Sight() node.Sight
 	Close()
 }
 

@@ -48,13 +48,13 @@ func (s *Server) exact() (*reading, error) {
 	return rd, nil
 }
 
-// read handles READ: the number of workers that read, then stored numbers; or none, if they are in a file.
+// read handles READ: which worker of how many it is, then stored numbers; or none, if they are in a file.
 func (c *client) read(r *reader, file *os.File) (answer, error) {
 	listed, err := storedNumbers(file)
 	if err != nil {
 		return answer{}, err
 	}
-	workers, numbers, err := parseRead(r, listed)
+	worker, workers, numbers, err := parseRead(r, listed)
 	if err != nil {
 		return answer{}, err
 	}
@@ -62,6 +62,13 @@ func (c *client) read(r *reader, file *os.File) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if c.pass != nil {
+		return answer{}, fault.New(fault.Invalid, "READ on the connection of an iteration")
+	}
+	c.server.mu.Lock()
+	c.trainer.rank(c.rank) // for those who look
+	c.worker, c.reads, c.made = worker, workers, 0
+	c.server.mu.Unlock()
 	l, copied, err := c.server.readExactly(c, rd, numbers, workers)
 	if err != nil {
 		return answer{}, err
@@ -71,30 +78,29 @@ func (c *client) read(r *reader, file *os.File) (answer, error) {
 }
 
 // parseRead takes READ's body apart. listed are the numbers of the file that came with it, if one did.
-func parseRead(r *reader, listed []int64) (workers int, numbers []int64, err error) {
-	workers = int(r.u32())
+func parseRead(r *reader, listed []int64) (worker, workers int, numbers []int64, err error) {
+	worker, workers = int(r.u32()), int(r.u32())
 	for len(r.body) > 0 && !r.short {
 		numbers = append(numbers, r.i64())
 	}
 	if err := r.err(); err != nil {
-		return 0, nil, err
+		return 0, 0, nil, err
 	}
 	if listed != nil && numbers == nil {
 		numbers = listed
 	} else if listed != nil {
 		numbers = nil // twice
 	}
-	if len(numbers) == 0 || workers < 1 || workers > 1<<16 {
-		return 0, nil, fault.New(fault.Invalid, "READ of %d samples by one of %d workers", len(numbers), workers)
+	if len(numbers) == 0 || workers < 1 || workers > 1<<16 || worker >= workers {
+		return 0, 0, nil, fault.New(fault.Invalid, "READ of %d samples by worker %d of %d", len(numbers), worker, workers)
 	}
-	return workers, numbers, nil
+	return worker, workers, numbers, nil
 }
 
 // readExactly reads samples and makes the client the holder of their batch.
 func (s *Server) readExactly(c *client, rd *reading, numbers []int64, workers int) (l *loan, copied bool, err error) {
 	s.mu.Lock()
 	until := time.Now().Add(s.timeout)
-	c.reads, c.made = workers, 0
 	s.mu.Unlock()
 	x, err := rd.Look(numbers, time.Until(until))
 	if err != nil {

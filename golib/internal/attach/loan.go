@@ -161,6 +161,14 @@ func (l *loan) places() (columns []node.Place, index uint64) {
 	return l.result.Places()
 }
 
+// of says whether a rank's pass, or a client that reads for it, has the batch. mu is held.
+func (l *loan) of(t *trainer, r *rank) bool {
+	if l.pass != nil {
+		return l.pass.rank == r
+	}
+	return l.maker.trainer == t && l.maker.rank == r.number
+}
+
 // kept says whether somebody holds the batch who is not the worker that it was assembled for.
 func (l *loan) kept() bool {
 	return slices.ContainsFunc(l.holders, func(c *client) bool { return c.pass != l.pass || l.maker != nil && c != l.maker })
