@@ -16,13 +16,13 @@ from redox.errors import StateError
 from redox.facts import Facts
 from redox.options import Options, flag, whole
 from redox.present import Presenter, check_with_index
-from redox.session import Session
+from redox.session import Session, share_of
 from redox.state import parse_state
 from redox.subset import Subset
 from redox.world import World
 
 if TYPE_CHECKING:
-    from redox.state import Cursor
+    from redox.state import Cursor, Share
     from redox.values import Maker
 
 __all__ = ["OPTIONS", "Source"]
@@ -62,13 +62,14 @@ class Source:
         self._asked = world
         if world != (None, None, None):
             World.resolve(*world)  # arguments are checked when they are given
-        self._world: World | None = None
+        self._found: list[World] = []  # which rank this is, as it was found out last; outlives this object
+        self._found_by = 0  # the process that did
         self._session: Session | None = None
         self._session_of = (0, False)  # the process that it belongs to, and whether that is a worker
         self._where: Cursor | None = None  # of the object that this one was unpickled from
         self._copies = 0
         self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
-        weakref.finalize(self, _farewell, os.getpid(), world, self._facts.fingerprint, self._ordinal).atexit = False
+        weakref.finalize(self, _farewell, os.getpid(), self._found, self._facts.fingerprint, self._ordinal).atexit = False
 
     @property
     def path(self) -> str:
@@ -108,10 +109,22 @@ class Source:
 
     @property
     def world(self) -> World:
-        """Which rank this is, of how many; found out at the first use and kept."""
-        if self._world is None:
-            self._world = World.resolve(*self._asked)
-        return self._world
+        """Which rank this is, of how many; found out anew until the first iteration, and then kept.
+
+        A process group may be initialised after `len()` was asked for, and in a process that got this object as an
+        argument (`torch.multiprocessing.spawn`); workers are told by their trainer.
+        """
+        if self._original is not None:
+            return self._original.world  # type: ignore[no-any-return]
+        here = os.getpid()
+        if not self._found or ((self._session is None or self._found_by != here) and not Crew.here().working):
+            self._found[:], self._found_by = [World.resolve(*self._asked)], here
+        return self._found[0]
+
+    @property
+    def share(self) -> Share:
+        """How an epoch is cut for this rank."""
+        return share_of(self._facts, self._options, self.world)
 
     @property
     def session(self) -> Session:
@@ -234,11 +247,10 @@ class Source:
         self.__dict__.update(state)
 
 
-def _farewell(pid: int, asked: Any, fingerprint: str, ordinal: int) -> None:
+def _farewell(pid: int, found: list[World], fingerprint: str, ordinal: int) -> None:
     """Say that nobody needs the engine of a data set object that is gone, in the process that made it."""
-    if pid == os.getpid():
-        world = World.resolve(*asked)
-        farewell(engine_for(world, Crew(pid), fingerprint, ordinal), world.rank)
+    if pid == os.getpid() and found:
+        farewell(engine_for(found[0], Crew(pid), fingerprint, ordinal), found[0].rank)
 
 
 def _callable(option: str, value: Any) -> Any:
