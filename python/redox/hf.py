@@ -43,16 +43,14 @@ class TrainerMixin:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._kept = _LoaderState()
-        self.add_callback(self._kept)  # type: ignore[attr-defined]
+        self.add_callback(_LoaderState())  # type: ignore[attr-defined]
 
     def get_train_dataloader(self) -> Any:
         """Return the loader of the training data."""
         dataset = self.train_dataset  # type: ignore[attr-defined]
         if not isinstance(dataset, RedoxDataset):
             return super().get_train_dataloader()  # type: ignore[misc]
-        self._kept.loader = self._loader(dataset, self._train_batch_size, "Training")  # type: ignore[attr-defined]
-        return self._kept.loader
+        return self._loader(dataset, self._train_batch_size, "Training")  # type: ignore[attr-defined]
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """Return the loader of evaluation data."""
@@ -104,20 +102,17 @@ class TrainerMixin:
 
     def _skipped(self, loader: DataLoader, batches: int) -> DataLoader:
         """Let the loader go on where the checkpoint was made, after so many batches of the epoch."""
-        kept = (self.state.stateful_callbacks or {}).get(_LoaderState.__name__)  # type: ignore[attr-defined]
-        attributes = kept.get("attributes", {}) if isinstance(kept, dict) else {}
-        state = attributes.get("data")
+        state = _saved(self.state)  # type: ignore[attr-defined]
         if state is None:
             raise StateError(
                 "the checkpoint has no state of a redox.DataLoader: it was not made with redox.hf.TrainerMixin"
             )
         loader.load_state_dict(state)
-        if loader.batches_before(state["position"]) != batches or state["global_batch"] != loader.total_batch_size:
+        done = loader.batches_before(state["position"])
+        if done != batches:
             raise StateError(
-                f"the checkpoint counts steps of {state['global_batch']} samples (all processes together), now they "
-                f"have {loader.total_batch_size}, and the Trainer takes its steps for {batches} batches of this epoch "
-                f"instead of {loader.batches_before(state['position'])}: resume with the same per_device_train_batch_"
-                "size x processes and gradient_accumulation_steps"
+                f"the checkpoint is from after {done} batches of an epoch, the Trainer takes its steps for {batches}: "
+                "resume with the same gradient_accumulation_steps"
             )
         return loader
 
@@ -129,9 +124,28 @@ class _LoaderState(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.loader: DataLoader | None = None
         self.data: dict[str, Any] | None = None  # what a checkpoint had
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any) -> None:
+        """Take note of the loader."""
+        self.loader = train_dataloader if isinstance(train_dataloader, DataLoader) else None
+        saved = _saved(state)
+        if self.loader is not None and saved is not None and saved["global_batch"] != self.loader.total_batch_size:
+            raise StateError(
+                f"the checkpoint counts batches of {saved['global_batch']} samples (all processes together), now they "
+                f"have {self.loader.total_batch_size}, and the Trainer counts nothing else: resume with the same "
+                "per_device_train_batch_size x processes"
+            )
+        state.stateful_callbacks.setdefault(type(self).__name__, self.state())
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
         return {"args": {}, "attributes": {"data": None if self.loader is None else self.loader.state_dict()}}
+
+
+def _saved(state: Any) -> dict[str, Any] | None:
+    """Return the loader's state in the state of a Trainer that was restored."""
+    kept = (state.stateful_callbacks or {}).get(_LoaderState.__name__)
+    data: dict[str, Any] | None = kept.get("attributes", {}).get("data") if isinstance(kept, dict) else None
+    return data
 
 
 @contextmanager
