@@ -15,6 +15,7 @@ from redox.crew import Crew, engine_for
 from redox.errors import StateError
 from redox.facts import Facts
 from redox.options import Options, flag, whole
+from redox.part import Part, refuse_part
 from redox.present import Presenter, check_with_index
 from redox.session import Session, share_of
 from redox.state import parse_state
@@ -170,6 +171,8 @@ class Source:
         """
         if batches is not None:
             batches = whole("batches", batches, 0, (1 << 63) - 1)
+        elif self.session.crew.working:
+            return self.session.part_state()
         status = self._workers()
         if status is None:
             return self.session.state(batches)
@@ -187,7 +190,12 @@ class Source:
             StateError: It is of another data set or order, or of a newer version.
         """
         epoch, position = parse_state(state, self._facts.fingerprint)
+        crew = self.session.crew
+        part = Part.parse(state, crew) if crew.working else refuse_part(state)
         self.session.expect(state)
+        if part is not None:
+            self.session.load_part(epoch, part)
+            return
         self.session.load(epoch, position)
         self._tell()
 
