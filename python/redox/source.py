@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from redox._library import inherited
 from redox.attached import AttachedSession, status_of, tell
 from redox.client import farewell, seen
 from redox.crew import Crew, engine_for
@@ -142,7 +143,7 @@ class Source:
         return self._session
 
     def _new_session(self, crew: Crew) -> Session:
-        if not crew.working and self.world.ranks_here == 1:
+        if not crew.working and self.world.ranks_here == 1 and not inherited():
             return Session(self._facts, self._options, self.world)
         return AttachedSession(self._facts, self._options, self.world, crew, self._engine())
 

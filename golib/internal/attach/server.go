@@ -212,6 +212,9 @@ func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64
 	defer s.mu.Unlock()
 	p := r.passes[i]
 	p.joined[worker] = true
+	if p.failure != nil {
+		return nil, p.failure
+	}
 	if p.over { // the others came, and left before the end: nobody waits for this worker's batches
 		return nil, errOver()
 	}
