@@ -162,6 +162,11 @@ def library_path() -> Path:
     return Path(__file__).with_name("libredox.so.0")
 
 
+def inherited() -> bool:
+    """Return whether the C library was loaded before this process was forked: it can't be used here."""
+    return _pid not in (0, os.getpid())
+
+
 def load() -> Any:
     """Return the C library, loaded by the first call in this process.
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from redox import client, wire
 from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
 from redox.client import Answered, Connection
-from redox.errors import Error, PeerError, StallError
+from redox.errors import Error, PeerError, StallError, StateError
+from redox.part import Part
 from redox.session import STATE, Progress, Session
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class AttachedSession(Session):
         super().__init__(facts, options, world, meeting)
         self.crew, self.name = crew, name
         self._questions: Connection | None = None
+        self._newest: weakref.ref[AttachedPass] | None = None
+        self._part: Part | None = None  # that the next pass goes on with
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
@@ -129,7 +132,26 @@ class AttachedSession(Session):
 
     def new_pass(self, *, borrow: bool = False) -> AttachedPass:  # type: ignore[override] # the same face
         """Return a new pass; it begins with its first batch."""
-        return AttachedPass(self, next(_count_of(self.name, self.crew.base)), borrow=borrow)
+        part, self._part = self._part, None
+        one = AttachedPass(self, next(_count_of(self.name, self.crew.base)), borrow=borrow, part=part)
+        self._newest = weakref.ref(one)
+        return one
+
+    def part_state(self) -> dict[str, Any]:
+        """Return the state of this worker alone; see `redox.part`."""
+        one = self._newest() if self._newest is not None else None
+        if one is None:
+            raise StateError("a DataLoader worker has a state while it iterates")
+        epoch, part = one.part()
+        state = {**self.template(), "epoch": epoch, "position": part.origin}
+        return {**state, "worker": part.told(self.crew)}
+
+    def load_part(self, epoch: int, part: Part) -> None:
+        """Let this worker's next pass go on as a state of it says."""
+        self._part = part
+        self.cursor.load(epoch, part.start(self.share, self.crew))
+        self.cursor.set_epoch(epoch)  # named: an iteration that had ended is not to become the next one
+        self.cursor.serial = max(self.cursor.serial, self._status()["serial"] + 1)
 
     def template(self) -> dict[str, Any]:
         """Return a state with everything in it that does not change."""
@@ -207,6 +229,9 @@ def tell(session: AttachedSession, *, start: bool) -> None:
     if connection is None and start:
         connection = session.connect()
     if connection is not None:
+        body, _ = connection.request(wire.STATUS, expect=wire.TEXT, timeout_s=_ANSWER_S)
+        # A worker that was restored by itself may have said more than the trainer knows of.
+        session.cursor.serial = max(session.cursor.serial, json.loads(body)["serial"] + 1)
         word = wire.WORD.pack(*session.cursor.word(), -1)
         connection.request(wire.SET, word, expect=wire.DONE, timeout_s=_ANSWER_S)
     client.seen.pop(session.name, None)
@@ -238,10 +263,12 @@ class AttachedPass:
         session: Of the data set.
         nth: How many passes this worker had begun before.
         borrow: Lend each batch only until the next one.
+        part: Of an earlier pass, which this one goes on with.
     """
 
-    def __init__(self, session: AttachedSession, nth: int, *, borrow: bool = False) -> None:
+    def __init__(self, session: AttachedSession, nth: int, *, borrow: bool = False, part: Part | None = None) -> None:
         self._session, self._nth, self._borrow = session, nth, borrow
+        self._resumed, self._before = part, 0
         self._connection: Connection | None = None
         self._part: _Part | None = None
         self._arenas: dict[int, Arena] = {}
@@ -251,6 +278,23 @@ class AttachedPass:
     def next(self) -> Columns | None:
         """Return the next batch of this worker; None at the end of the epoch, and from then on."""
         progress = self.progress or self._begin()
+        while self._resumed is not None and self._before + self._number < self._resumed.next and not progress.done:
+            self._take(progress)  # had been given before
+        return self._take(progress)
+
+    def part(self) -> tuple[int, Part]:
+        """Return the epoch, and what this worker is about to do.
+
+        Raises:
+            StateError: It is in the middle of a batch.
+        """
+        progress = self.progress or self._begin()
+        if progress.pending():
+            raise StateError("a DataLoader worker's state can be told between batches only, not in the middle of one")
+        origin = progress.start if self._resumed is None else self._resumed.origin
+        return progress.epoch, Part(origin, self._before + self._number)
+
+    def _take(self, progress: Progress) -> Columns | None:
         if progress.done:
             return None
         connection = self._connection
@@ -291,6 +335,9 @@ class AttachedPass:
         client.seen[session.name] = epoch
         progress = self.progress = Progress(session.share, epoch, start)
         progress.done = False  # the engine knows
+        if self._resumed is not None:
+            self._before = self._resumed.before(session.share, start)
+            self._number = (crew.worker - self._before) % crew.workers
         session.latest = progress
         session.skipped[0] = 0
         if crew.working:

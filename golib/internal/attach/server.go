@@ -198,9 +198,9 @@ func (s *Server) takeFree(r *rank, ahead int) *served {
 func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64, w word) (*pass, error) {
 	s.mu.Lock()
 	r := c.trainer.rank(c.rank)
-	r.cursor.tell(w)
 	i := slices.IndexFunc(r.passes, func(p *pass) bool { return p.awaits(key, worker, workers, birth) })
 	if i < 0 {
+		r.cursor.tell(w) // of a pass that has begun, its first worker said the same; it must not count for the next one
 		p := &pass{
 			server: s, key: key, trainer: c.trainer, rank: r, workers: workers, birth: birth - uint64(worker), made: make(chan struct{}),
 			clients: map[*client]bool{}, joined: map[int]bool{}, told: map[int]bool{}, ready: map[uint64]*loan{},
@@ -213,6 +213,9 @@ func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64
 	defer s.mu.Unlock()
 	p := r.passes[i]
 	p.joined[worker] = true
+	if p.failure != nil {
+		return nil, p.failure
+	}
 	if p.over { // the others came, and left before the end: nobody waits for this worker's batches
 		return nil, errOver()
 	}
