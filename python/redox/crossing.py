@@ -18,7 +18,7 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 
 from redox import wire
 from redox.arena import Arena, Lease, map_arena
-from redox.client import connection_to, seen
+from redox.client import connection_to, follow, seen
 from redox.errors import EngineError
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ def rebuilt(
         body, _ = connection.request(
             wire.CLAIM_, wire.CLAIM.pack(slot, generation), expect=wire.CLAIMED_, timeout_s=patience_s
         )
+        follow(connection)
         copy, _, seen[name], _ = wire.CLAIMED.unpack_from(body)
         lease = Lease(connection, map_arena(connection, number, patience_s), slot, generation)
         if not copy:

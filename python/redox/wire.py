@@ -19,6 +19,7 @@ CLAIM = Struct("<II")  # slot, generation
 RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those taken in
 MEMORY = Struct("<Q")  # arena
 SIZE = Struct("<q")  # bytes to allocate
+URGENT = Struct("<Q")  # 1: lines of the log are wanted now, whoever else may ask
 
 WELCOMED = Struct("<QQ")  # pid of the engine, instance
 BEGAN = Struct("<QQQQQ")  # epoch, start, batches, arena, its size
@@ -34,7 +35,7 @@ NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
 HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE = range(1, 14)
-# Of those who only look.
-LOOK = 20
+# Of those who look and listen.
+LOOK, LINES = 20, 21
 # Answers.
 DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_ = range(64, 74)

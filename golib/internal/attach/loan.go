@@ -14,6 +14,7 @@ import (
 // back when others need them. All fields are guarded by server.mu.
 type loan struct {
 	id, generation uint32
+	number         uint64     // of the batch in its pass
 	slot           *node.Slot // nil: it is a result, which the client makes itself
 	result         *node.Result
 	batch          node.Batch
@@ -99,6 +100,7 @@ func (s *Server) free(l *loan) {
 	l.loader.freed++
 	l.loader.full = false
 	if p := l.loader.pass; p != nil {
+		p.dumped = false
 		p.announce()
 	}
 }

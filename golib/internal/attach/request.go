@@ -51,6 +51,9 @@ func (c *client) dispatch(m message, file *os.File) (answer, error) {
 		return c.status()
 	case origin:
 		return c.origin(m.body)
+	case lines:
+		urgent := r.u64() != 0
+		return c.lines(urgent), r.err()
 	}
 	return answer{}, fault.New(fault.Invalid, "message of unknown kind %d", m.kind)
 }
@@ -137,14 +140,22 @@ func (c *client) next(r *reader) (answer, error) {
 		return answer{}, fault.New(fault.Invalid, "NEXT before BEGIN")
 	}
 	c.server.mu.Lock()
-	c.made = 0
+	c.made, c.asks = 0, asking{number, time.Now()}
 	c.server.mu.Unlock()
+	defer func() {
+		c.server.mu.Lock()
+		c.asks = asking{}
+		c.server.mu.Unlock()
+	}()
 	l, copied, err := c.pass.batch(c, number)
 	if err != nil {
-		if fault.KindOf(err) == fault.EndOfEpoch {
+		switch fault.KindOf(err) {
+		case fault.EndOfEpoch:
 			c.server.mu.Lock()
 			c.pass.end(c.worker)
 			c.server.mu.Unlock()
+		case fault.TimedOut:
+			err = c.pass.stalled(err)
 		}
 		return answer{}, err
 	}
