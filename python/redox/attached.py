@@ -50,6 +50,7 @@ class AttachedSession(Session):
         super().__init__(facts, options, world)
         self.crew, self.name = crew, name
         self._questions: Connection | None = None
+        self.passing: weakref.ref[Connection] | None = None  # of the pass that began last
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
@@ -108,10 +109,17 @@ class AttachedSession(Session):
 
     def stats(self) -> dict[str, Any]:
         """Return the counters of this rank, for the latest epoch and in all."""
-        stats: dict[str, Any] = self._status()["stats"]
-        for name, skipped in zip(("epoch", "total"), self.skipped, strict=True):
-            stats[name]["skipped"] += skipped
-        return stats
+        return dict(self._status()["stats"])
+
+    def count_skipped(self) -> int:
+        """Count one more sample that is left out, and return how many all workers left out in this epoch."""
+        connection = self.passing() if self.passing is not None else None
+        body = wire.SIZE.pack(1)
+        if connection is not None and connection.alive:
+            body, _ = connection.request(wire.SKIPPED, body, expect=wire.TEXT, timeout_s=self.patience)
+        else:
+            body = self.ask(wire.SKIPPED, body, expect=wire.TEXT)
+        return int(json.loads(body)["skipped"])
 
     def _status(self) -> dict[str, Any]:
         return dict(json.loads(self.ask(wire.STATUS, expect=wire.TEXT)))
@@ -261,7 +269,7 @@ class AttachedPass:
         progress = self.progress = Progress(session.share, epoch, start)
         progress.done = False  # the engine knows
         session.latest = progress
-        session.skipped[0] = 0
+        session.passing = weakref.ref(connection)
         if crew.working:
             from redox import crossing
 

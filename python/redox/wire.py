@@ -18,7 +18,7 @@ NEXT = Struct("<Q")  # number of the batch in the pass
 CLAIM = Struct("<II")  # slot, generation
 RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those taken in
 MEMORY = Struct("<Q")  # arena
-SIZE = Struct("<q")  # bytes to allocate
+SIZE = Struct("<q")  # bytes to allocate, samples that were skipped
 URGENT = Struct("<Q")  # 1: lines of the log are wanted now, whoever else may ask
 
 WELCOMED = Struct("<QQ")  # pid of the engine, instance
@@ -35,7 +35,7 @@ NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
 HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE = range(1, 14)
-# Of those who look and listen.
-LOOK, LINES = 20, 21
+# Of those who look, listen and count.
+LOOK, LINES, SKIPPED = 20, 21, 22
 # Answers.
 DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_ = range(64, 74)

@@ -47,6 +47,7 @@ type pass struct {
 	ended   bool // there is no batch `next`
 	retired bool // the loader may work for another pass
 	over    bool
+	skipped int64         // samples that its clients left out
 	dumped  bool          // a stall is in the log, and nothing has moved since
 	changed chan struct{} // closed and renewed by announce
 }

@@ -54,6 +54,8 @@ func (c *client) dispatch(m message, file *os.File) (answer, error) {
 	case lines:
 		urgent := r.u64() != 0
 		return c.lines(urgent), r.err()
+	case skipped:
+		return c.skip(&r)
 	}
 	return answer{}, fault.New(fault.Invalid, "message of unknown kind %d", m.kind)
 }
@@ -239,13 +241,16 @@ func (c *client) status() (answer, error) {
 	s := c.server
 	s.mu.Lock()
 	r := c.trainer.rank(c.rank)
-	latest, cur := r.latest, r.cursor
+	latest, cur, skips := r.latest, r.cursor, r.skips()
 	s.mu.Unlock()
 	state, err := ld.State(0, 0)
 	if err != nil {
 		return answer{}, err
 	}
 	stats, err := ld.Stats()
+	if err == nil {
+		stats, err = skips.add(stats)
+	}
 	if err != nil {
 		return answer{}, err
 	}

@@ -229,6 +229,7 @@ func (s *Server) equip(p *pass) {
 		p.epoch, p.start = p.rank.cursor.begin(ld.Size())
 		p.rank.latest.epoch, p.rank.latest.start = p.epoch, p.start
 		p.rank.latest.began++
+		p.rank.latest.pass = p
 		p.rank.last = ld
 		if err = ld.Begin(p.epoch, p.start); err == nil {
 			p.batches = ld.Batches()

@@ -34,6 +34,7 @@ const (
 const (
 	look kind = 20 + iota
 	lines
+	skipped
 )
 
 // Answers.
