@@ -23,7 +23,7 @@ func goRedoxJobNew(kind, optionsJSON *C.char, out *C.redox_job) C.redox_status {
 		if err != nil {
 			return err
 		}
-		return opened(jobs, j, out, (*redox.Job).Close)
+		return opened(jobs, j, out, func(j *redox.Job) { j.Close() })
 	})
 }
 
@@ -59,7 +59,6 @@ func goRedoxJobClose(h C.redox_job) C.redox_status {
 		if !ok {
 			return stale(uint64(h))
 		}
-		j.Close()
-		return nil
+		return j.Close()
 	})
 }

@@ -65,14 +65,14 @@ func goRedoxWriterResumed(h C.redox_writer, samples *C.uint64_t) C.redox_status 
 func goRedoxWriterCommit(h C.redox_writer) C.redox_status {
 	// The handle stays good meanwhile, so that an abort can end the commit.
 	status := with("redox_writer_commit", writers, uint64(h), (*redox.Writer).Commit)
-	writers.take(uint64(h), nil)
+	writers.takeWithin(uint64(h), (*redox.Writer).Cancel, leaveAfter)
 	return status
 }
 
 //export goRedoxWriterAbort
 func goRedoxWriterAbort(h C.redox_writer) C.redox_status {
 	return call("redox_writer_abort", func() error {
-		w, ok := writers.take(uint64(h), (*redox.Writer).Cancel)
+		w, ok := writers.takeWithin(uint64(h), (*redox.Writer).Cancel, leaveAfter)
 		if !ok {
 			return stale(uint64(h))
 		}

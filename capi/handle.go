@@ -99,7 +99,14 @@ func (t *table[T]) put(h uint64) {
 // take makes a handle stale and returns its value, once no call holds it any more. Until then it calls wake (if not
 // nil) again and again, which must make those calls return. ok is false if the handle was stale already; of several
 // threads that take the same handle one gets it.
-func (t *table[T]) take(h uint64, wake func(T)) (v T, ok bool) {
+func (t *table[T]) take(h uint64, wake func(T)) (v T, ok bool) { return t.takeWithin(h, wake, 0) }
+
+// leaveAfter is how long takeWithin waits where a call may hang in a write that never returns.
+const leaveAfter = time.Second
+
+// takeWithin is take for values whose calls may hang in storage: after limit (0: none) it leaves those behind. The place
+// in the table is used again when they have returned.
+func (t *table[T]) takeWithin(h uint64, wake func(T), limit time.Duration) (v T, ok bool) {
 	t.mu.Lock()
 	e := t.find(h)
 	if e == nil {
@@ -114,31 +121,45 @@ func (t *table[T]) take(h uint64, wake func(T)) (v T, ok bool) {
 	}
 	t.mu.Unlock()
 
-	if drained != nil {
-		wait(drained, func() {
-			if wake != nil {
-				wake(v)
-			}
-		})
+	if drained != nil && !wait(drained, limit, func() {
+		if wake != nil {
+			wake(v)
+		}
+	}) {
+		go func() { // lives as long as the call that hangs
+			<-drained
+			t.vacate(e, h)
+		}()
+		return v, true
 	}
+	t.vacate(e, h)
+	return v, true
+}
 
+// vacate makes the place of a stale handle free.
+func (t *table[T]) vacate(e *entry[T], h uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var none T
 	e.value = none
 	t.free = append(t.free, int(h&maxIndex))
-	return v, true
 }
 
-// wait calls wake until drained is closed.
-func wait(drained <-chan struct{}, wake func()) {
+// wait calls wake until drained is closed; false: the limit is over.
+func wait(drained <-chan struct{}, limit time.Duration, wake func()) bool {
+	var over <-chan time.Time
+	if limit > 0 {
+		over = time.After(limit)
+	}
 	tick := time.NewTicker(wakeEvery)
 	defer tick.Stop()
 	for {
 		wake()
 		select {
 		case <-drained:
-			return
+			return true
+		case <-over:
+			return false
 		case <-tick.C:
 		}
 	}

@@ -111,6 +111,36 @@ func TestTakeWaitsForCallsInFlight(t *testing.T) {
 	}
 }
 
+// A call that never returns is left behind; its place is not used again before it does.
+func TestTakeWithinLeavesHungCallsBehind(t *testing.T) {
+	tab := newTable[int](1)
+	h := mustAdd(t, tab, 7)
+	tab.get(h)
+	if v, ok := tab.takeWithin(h, nil, 20*time.Millisecond); !ok || v != 7 {
+		t.Errorf("got %d, %v", v, ok)
+	}
+	if _, ok := tab.get(h); ok {
+		t.Error("the handle is still good")
+	}
+	mustAdd(t, tab, 8)
+	if len(tab.entries) != 2 {
+		t.Errorf("%d places: that of the hung call was used again", len(tab.entries))
+	}
+	tab.put(h)
+	for i := 0; ; i++ {
+		tab.mu.Lock()
+		free := len(tab.free)
+		tab.mu.Unlock()
+		if free == 1 {
+			break
+		}
+		if i == 1000 {
+			t.Fatal("the place is lost")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 func TestOneOfManyTakersWins(t *testing.T) {
 	tab := newTable[int](1)
 	for range 200 {

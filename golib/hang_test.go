@@ -2,6 +2,7 @@ package redox_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -90,4 +91,88 @@ func TestCloseWithHungStorage(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 	release()
+}
+
+// within fails if a call takes longer than anybody would wait for, though not as long as storage that stands still.
+func within(t *testing.T, what string, call func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, fault.Of(fault.Canceled)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s waits for ever", what)
+	}
+}
+
+// A job whose reads never return is left behind once it was canceled: by who waits, and by who closes it.
+func TestJobWithHungStorage(t *testing.T) {
+	d, release := hung(t)
+	for _, wait := range []bool{true, false} {
+		j, err := redox.NewJob("verify", fmt.Appendf(nil, `{"path": %q}`, pathOf(t, d)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, done, err := j.Wait(20 * time.Millisecond); done || err != nil {
+			t.Fatalf("it has ended: %v", err)
+		}
+		if wait {
+			go func() {
+				time.Sleep(20 * time.Millisecond)
+				j.Cancel()
+			}()
+			within(t, "wait", func() error {
+				_, done, err := j.Wait(-1)
+				if !done {
+					t.Error("not done")
+				}
+				return err
+			})
+		}
+		within(t, "close", j.Close)
+	}
+	release()
+}
+
+// A writer whose writes never return can be canceled and aborted, from other goroutines and in any order.
+func TestWriterWithHungStorage(t *testing.T) {
+	for _, commit := range []bool{true, false} {
+		dir := t.TempDir() + "/d"
+		w, err := redox.NewWriter(dir, []byte(`{"fields": {"x": "bytes"}, "layout": "dict"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write([]redox.Value{{Data: []byte("x")}}); err != nil {
+			t.Fatal(err)
+		}
+		spill := dir + "/.redox-pack/spill"
+		for i := range 1000 { // more than there are buckets; opening one to write never returns
+			if err := unix.Mkfifo(fmt.Sprintf("%s/%03d", spill, i), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if commit {
+			go func() {
+				time.Sleep(20 * time.Millisecond)
+				w.Cancel()
+			}()
+			within(t, "commit", w.Commit)
+			within(t, "write", func() error { return w.Write([]redox.Value{{Data: []byte("x")}}) })
+			within(t, "abort", w.Abort)
+		} else {
+			go func() { _ = w.Commit() }()
+			time.Sleep(50 * time.Millisecond)
+			within(t, "abort", w.Abort)
+		}
+		fifos, _ := filepath.Glob(spill + "/*")
+		for _, name := range fifos {
+			f, err := os.OpenFile(name, os.O_RDWR, 0) // lets it go on, so that the test leaves nothing behind
+			if err == nil {
+				t.Cleanup(func() { f.Close() })
+			}
+		}
+	}
 }

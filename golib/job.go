@@ -9,9 +9,9 @@ import (
 )
 
 // Job is long work in the background, with progress: packing a tree of files, verifying a data set. Its goroutine ends
-// with Close at the latest.
+// with Close at the latest, unless storage stands still; see leaveAfter.
 type Job struct {
-	cancel   context.CancelFunc
+	*cancelable
 	done     chan struct{}
 	progress progress
 	result   []byte // valid once done is closed
@@ -43,27 +43,26 @@ func NewJob(kind string, optionsJSON []byte) (*Job, error) {
 	if !known {
 		return nil, fault.New(fault.Invalid, "kind=%q: expected pack_files or verify", kind)
 	}
-	j := &Job{done: make(chan struct{})}
+	j := &Job{cancelable: newCancelable(), done: make(chan struct{})}
 	run, err := prepare(optionsJSON, &j.progress)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	j.cancel = cancel
-	go j.run(ctx, run)
+	go j.run(run)
 	return j, nil
 }
 
-func (j *Job) run(ctx context.Context, run func(context.Context) (any, error)) {
+func (j *Job) run(run func(context.Context) (any, error)) {
+	defer j.stop() // of no use any more
 	defer close(j.done)
 	defer func() {
 		if p := recover(); p != nil {
 			j.err = fault.New(fault.Internal, "panic: %v", p)
 		}
 	}()
-	result, err := run(ctx)
+	result, err := run(j.ctx)
 	if err != nil {
-		if ctx.Err() != nil {
+		if j.ctx.Err() != nil {
 			err = fault.Wrap(fault.Canceled, err, "canceled")
 		}
 		j.err = err
@@ -72,18 +71,24 @@ func (j *Job) run(ctx context.Context, run func(context.Context) (any, error)) {
 	j.result, j.err = encode(result)
 }
 
-// Wait waits for the end, at most timeout (forever if negative). While the job runs it returns its progress.
+// Wait waits for the end, at most timeout (forever if negative). While the job runs it returns its progress. A job that
+// was canceled and can't end is canceled all the same.
 func (j *Job) Wait(timeout time.Duration) (json []byte, done bool, err error) {
-	if timeout < 0 {
-		<-j.done
-		return j.result, true, j.err
+	var expired <-chan time.Time
+	if timeout >= 0 {
+		t := time.NewTimer(timeout)
+		defer t.Stop()
+		expired = t.C
 	}
-	t := time.NewTimer(timeout)
-	defer t.Stop()
 	select {
 	case <-j.done:
 		return j.result, true, j.err
-	case <-t.C:
+	case <-j.left:
+		if err := j.wait(j.done); err != nil {
+			return nil, true, err
+		}
+		return j.result, true, j.err
+	case <-expired:
 	}
 	json, err = encode(map[string]any{
 		"done": j.progress.done.Load(), "total": j.progress.total.Load(), "unit": j.progress.unit,
@@ -91,11 +96,8 @@ func (j *Job) Wait(timeout time.Duration) (json []byte, done bool, err error) {
 	return json, false, err
 }
 
-// Cancel asks the work to stop soon.
-func (j *Job) Cancel() { j.cancel() }
-
-// Close cancels the work and waits for its end.
-func (j *Job) Close() {
-	j.cancel()
-	<-j.done
+// Close cancels the work and waits for its end; it fails if that does not come.
+func (j *Job) Close() error {
+	j.Cancel()
+	return j.wait(j.done)
 }

@@ -31,8 +31,10 @@ type Loader struct {
 	mesh   *Mesh   // nil where nothing is exchanged
 	vif    float64 // predicted
 	closed atomic.Bool
+	served bool // by an engine process, whose server tells of stalls
 
-	turn turn // of the call that delivers
+	stall stall
+	turn  turn // of the call that delivers
 
 	mu      sync.Mutex
 	epoch   uint64
@@ -228,8 +230,13 @@ func (l *Loader) Acquire(b *Batch, timeout time.Duration) (s *Slot, err error) {
 }
 
 // deliver waits for its turn, starts the epoch if need be and notes its end.
-func (l *Loader) deliver(timeout time.Duration, call func(left time.Duration) error) error {
+func (l *Loader) deliver(timeout time.Duration, call func(left time.Duration) error) (err error) {
 	asked := time.Now()
+	defer func() {
+		if l.stall.over(asked, err, l.run.Timeout()) && !l.served {
+			l.tell(err)
+		}
+	}()
 	if err := l.run.Await(l.turn, timeout); err != nil {
 		return err
 	}
@@ -240,7 +247,7 @@ func (l *Loader) deliver(timeout time.Duration, call func(left time.Duration) er
 	if timeout > 0 {
 		timeout = max(0, timeout-time.Since(asked))
 	}
-	err := call(timeout)
+	err = call(timeout)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

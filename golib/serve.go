@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/redox-loader/redox/golib/internal/attach"
 	"github.com/redox-loader/redox/golib/internal/fault"
 	"github.com/redox-loader/redox/golib/internal/node"
@@ -47,43 +45,11 @@ func Serve(socket int, optionsJSON []byte) error {
 	cfg := attach.Config{Listener: listener, Open: openServed, Log: log.line, Grace: firstTrainer, Timeout: defaultTimeout}
 	if o.LogFile != 0 {
 		cfg.LogFile = os.NewFile(uintptr(o.LogFile), "engine log")
-		stop := mirrorLog(cfg.LogFile)
-		defer stop()
+		lines := startLogFile(cfg.LogFile)
+		defer lines.stop()
+		cfg.Lines = lines.take
 	}
 	return attach.Serve(cfg)
-}
-
-// maxLogFile bounds what the log file holds; it is memory.
-const maxLogFile = 256 << 10
-
-// mirrorLog writes log lines into a file, until stopped.
-func mirrorLog(file *os.File) (stop func()) {
-	ended, done := make(chan struct{}), make(chan struct{})
-	write := func() {
-		lines := ReadLog(64 << 10)
-		if len(lines) == 0 {
-			return
-		}
-		if info, err := file.Stat(); err == nil && info.Size() > maxLogFile {
-			_ = unix.Ftruncate(int(file.Fd()), 0)
-		}
-		_, _ = file.Write(lines) // opened for appending
-	}
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				write()
-			case <-ended:
-				write()
-				return
-			}
-		}
-	}()
-	return func() { close(ended); <-done }
 }
 
 // servedData is the data set of an engine process.
@@ -248,6 +214,7 @@ func (s *servedData) lend(l *Loader, err error, shared bool) (attach.Loader, err
 	if shared {
 		s.loaders.Add(1)
 	}
+	l.served = true
 	return &servedLoader{Loader: l, data: s, shared: shared}, nil
 }
 

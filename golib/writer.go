@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redox-loader/redox/golib/internal/chunk"
 	"github.com/redox-loader/redox/golib/internal/fault"
@@ -85,10 +84,8 @@ func (o *packOptions) options() (pack.Options, error) {
 
 // Writer writes a data set sample by sample. Safe for concurrent use; samples are taken one at a time.
 type Writer struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-
-	mu   sync.Mutex
+	*cancelable
+	turn turn // of the call that is under way; guards what follows
 	w    *pack.Writer
 	next uint64 // source number of the next Write
 }
@@ -107,26 +104,30 @@ func NewWriter(dst string, optionsJSON []byte) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w, err := pack.NewWriter(ctx, dir, opts)
+	c := newCancelable()
+	w, err := pack.NewWriter(c.ctx, dir, opts)
 	if err != nil {
-		cancel()
+		c.stop()
 		return nil, err
 	}
-	return &Writer{ctx: ctx, cancel: cancel, w: w, next: w.Resumed()}, nil
+	return &Writer{cancelable: c, turn: newTurn(), w: w, next: w.Resumed()}, nil
 }
 
 // Write takes the next sample.
 func (w *Writer) Write(vals []Value) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	if err := w.wait(w.turn); err != nil {
+		return err
+	}
+	defer w.turn.Unlock()
 	return w.write(w.next, "", vals)
 }
 
 // WriteFrom takes a sample with its number in the source, which must not descend, and its key; "" is the number.
 func (w *Writer) WriteFrom(source uint64, key string, vals []Value) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	if err := w.wait(w.turn); err != nil {
+		return err
+	}
+	defer w.turn.Unlock()
 	if key == strconv.FormatUint(source, 10) {
 		key = "" // the default takes no room
 	}
@@ -146,25 +147,25 @@ func (w *Writer) Resumed() uint64 { return w.w.Resumed() }
 
 // Commit publishes the data set. Cancel ends it soon; what can be resumed is kept.
 func (w *Writer) Commit() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.cancel()
-	_, err := w.w.Commit()
-	if err != nil && w.ctx.Err() != nil {
-		return fault.Wrap(fault.Canceled, err, "canceled")
-	}
-	return err
+	return w.end(func() error {
+		_, err := w.w.Commit()
+		return err
+	})
 }
 
-// Cancel makes a Commit that is under way return. After it only Abort is left.
-func (w *Writer) Cancel() { w.cancel() }
-
-// Abort ends the writer without one.
+// Abort ends the writer without a data set, and a Commit or Write that is under way.
 func (w *Writer) Abort() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.cancel()
-	return w.w.Abort()
+	w.Cancel()
+	return w.end(w.w.Abort)
+}
+
+// end does the last thing with the writer, when it is its turn.
+func (w *Writer) end(last func() error) error {
+	if err := w.wait(w.turn); err != nil {
+		return err
+	}
+	defer w.stop() // of no use any more
+	return w.run(last, w.turn.Unlock)
 }
 
 // packFiles is the job "pack_files".

@@ -160,17 +160,22 @@ redox_status redox_writer_write_from(redox_writer writer, const redox_field *fie
 redox_status redox_writer_resumed(redox_writer writer, uint64_t *samples);
 /* Publishes the data set. On failure nothing opens as one; the writer is closed either way. */
 redox_status redox_writer_commit(redox_writer writer);
+/* Ends a writer without a data set; from another thread also a commit that is under way. Where storage stands still both
+ * return within about 1 s of the abort (REDOX_ECANCELED) and leave behind what hangs. */
 redox_status redox_writer_abort(redox_writer writer);
 
 /* ---- long work ---------------------------------------------------------------------------------------- */
 
 /* Starts `kind`: "pack_files" (a tree of files, read in parallel) or "verify". See docs/capi.md for options. */
 redox_status redox_job_new(const char *kind, const char *options_json, redox_job *out);
-/* Waits up to timeout_ms. REDOX_ETIMEDOUT: still running, json = progress {"done", "total", "unit"}.
- * REDOX_OK: done, json = result. Else it failed. */
+/* Waits up to timeout_ms, for ever if it is negative. REDOX_ETIMEDOUT: still running, json = progress {"done", "total",
+ * "unit"}. REDOX_OK: done, json = result, which can be asked for again. Else it failed. */
 redox_status redox_job_wait(redox_job job, int64_t timeout_ms, char *json, size_t cap, size_t *need);
+/* Asks the work to stop; from any thread, and too late does no harm. Waits return REDOX_ECANCELED within about 1 s, even
+ * if a read or write hangs in storage that stands still: the work is then left behind. */
 redox_status redox_job_cancel(redox_job job);
-redox_status redox_job_close(redox_job job); /* cancels and waits if it still runs */
+/* Cancels it if it still runs, and waits as redox_job_wait does then. The handle is stale, whatever it returns. */
+redox_status redox_job_close(redox_job job);
 
 /* ---- engine processes --------------------------------------------------------------------------------- */
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from redox import errors
+from redox.logs import hand_on
 
 ABI_VERSION = 1
 
@@ -144,9 +145,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # all return redox_status
     "redox_log_read": _TEXT,
 }
 
-_LEVELS = {
-    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR
-}  # fmt: skip
 _log = logging.getLogger("redox")
 _lock = threading.Lock()
 _library: Any = None
@@ -315,9 +313,7 @@ def poll_log(every_s: float = 0.0) -> None:
     buffer = ctypes.create_string_buffer(64 << 10)
     need = c_size_t()
     while load().redox_log_read(buffer, len(buffer), byref(need)) == OK and need.value > 1:
-        for line in buffer.raw[: need.value - 1].splitlines():
-            entry = json.loads(line)
-            _log.log(_LEVELS.get(entry.get("level"), logging.INFO), "%s", entry.get("message", ""))
+        hand_on(buffer.raw[: need.value - 1])
 
 
 def owns(pid: int) -> bool:

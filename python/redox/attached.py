@@ -59,6 +59,7 @@ class AttachedSession(Session):
         self._questions: Connection | None = None
         self._newest: weakref.ref[AttachedPass] | None = None
         self._part: Part | None = None  # that the next pass goes on with
+        self.passing: weakref.ref[Connection] | None = None  # of the pass that began last
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
@@ -166,10 +167,17 @@ class AttachedSession(Session):
 
     def stats(self) -> dict[str, Any]:
         """Return the counters of this rank, for the latest epoch and in all."""
-        stats: dict[str, Any] = self._status()["stats"]
-        for name, skipped in zip(("epoch", "total"), self.skipped, strict=True):
-            stats[name]["skipped"] += skipped
-        return stats
+        return dict(self._status()["stats"])
+
+    def count_skipped(self) -> int:
+        """Count one more sample that is left out, and return how many all workers left out in this epoch."""
+        connection = self.passing() if self.passing is not None else None
+        body = wire.SIZE.pack(1)
+        if connection is not None and connection.alive:
+            body, _ = connection.request(wire.SKIPPED, body, expect=wire.TEXT, timeout_s=self.patience)
+        else:
+            body = self.ask(wire.SKIPPED, body, expect=wire.TEXT)
+        return int(json.loads(body)["skipped"])
 
     def _status(self) -> dict[str, Any]:
         return dict(json.loads(self.ask(wire.STATUS, expect=wire.TEXT)))
@@ -215,6 +223,7 @@ def status_of(name: bytes, rank: int) -> dict[str, Any] | None:
     if connection is None:
         return None
     body, _ = connection.request(wire.STATUS, expect=wire.TEXT, timeout_s=_ANSWER_S)
+    client.follow(connection, urgent=True)
     return dict(json.loads(body))
 
 
@@ -306,11 +315,16 @@ class AttachedPass:
         except Answered as answer:
             if answer.kind != wire.ENDED:
                 raise
+            client.follow(connection)
             progress.done = True
             if self._session.crew.working and self._part is not None:
                 _finished.append(self._part)
             self._connection = self._part = None
             return None
+        except Exception:
+            client.follow(connection, urgent=True)
+            raise
+        client.follow(connection)
         self._number += self._session.crew.workers
         progress.batches += 1
         columns, lease = columns_of(connection, self._arena, self._session.fields, body)
@@ -339,7 +353,7 @@ class AttachedPass:
             self._before = self._resumed.before(session.share, start)
             self._number = (crew.worker - self._before) % crew.workers
         session.latest = progress
-        session.skipped[0] = 0
+        session.passing = weakref.ref(connection)
         if crew.working:
             from redox import crossing
 

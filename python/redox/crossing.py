@@ -20,7 +20,7 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 
 from redox import wire
 from redox.arena import Arena, Lease, map_arena
-from redox.client import connection_to, seen
+from redox.client import connection_to, follow, seen
 from redox.errors import EngineError
 from redox.values import some_missing, strings
 
@@ -218,6 +218,7 @@ def _claimed(engine: tuple[bytes, int, int, float], where: tuple[int, int, int])
         body, _ = connection.request(
             wire.CLAIM_, wire.CLAIM.pack(slot, generation), expect=wire.CLAIMED_, timeout_s=patience_s
         )
+        follow(connection)
         copy, _, epoch, _ = wire.CLAIMED.unpack_from(body)
         if epoch != wire.NO_EPOCH:
             seen[name] = epoch

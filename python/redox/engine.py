@@ -13,6 +13,8 @@ import socket
 import subprocess
 import sys
 
+from redox.logs import messages
+
 __all__ = ["main", "start", "words_of"]
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from redox.engine import main; main()"
@@ -92,7 +94,7 @@ def words_of(log: int | None) -> str:
         text = os.pread(log, 8192, max(0, size - 8192)).decode(errors="replace")
     except OSError:
         return ""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = messages(text)
     start = next((i for i, line in enumerate(lines) if line.startswith(("panic:", "fatal error:"))), len(lines) - 3)
     return "\n".join(lines[max(0, start) : max(0, start) + 3])
 

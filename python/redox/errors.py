@@ -120,7 +120,13 @@ class PeerError(Error, ConnectionError):
 
 
 class StallError(Error, TimeoutError):
-    """Nothing came within `timeout`; the message names what it waited for."""
+    """Nothing came within `timeout`; the message names what it waited for: `chunk` and `shard`, if it was a chunk.
+
+    What the engine was doing meanwhile is in the log (the `redox` logger).
+    """
+
+    shard: int | None = None
+    chunk: int | None = None
 
 
 class EngineError(Error, RuntimeError):

@@ -145,8 +145,8 @@ def _nothing_there(folder: str) -> str:
         return f"{folder} is only half packed: run the same redox pack again to finish it"
     if os.path.isdir(os.path.join(folder, SHARDS)):
         return (
-            f"{folder} has shards but no {MANIFEST}: if it was whole once, redox verify --repair {folder} rebuilds what "
-            "is lost"
+            f"{folder} has shards but no {MANIFEST}: if it was whole once, redox verify --repair {folder} rebuilds "
+            "what is lost"
         )
     names = sorted(os.listdir(folder))
     shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "") if names else "nothing"

@@ -229,19 +229,24 @@ class Session:
         Raises:
             CorruptError: It is one more than `max_skipped` in this epoch.
         """
-        self.skipped[0] += 1
-        self.skipped[1] += 1
+        skipped = self.count_skipped()
         number = number if number >= 0 else -1 - number
         key = self.origin([number])[1][0]
         where = f"sample {number} (key {key}) of {self.facts.path}"
         _log.warning("skipped %s: %s", where, str(error) or type(error).__name__)
-        if self.skipped[0] > self.options.max_skipped:
+        if skipped > self.options.max_skipped:
             raise CorruptError(
                 f"more than max_skipped={self.options.max_skipped} samples were skipped in one epoch; "
                 f"the last is {where}",
                 path=self.facts.path,
                 sample=number,
             ) from error
+
+    def count_skipped(self) -> int:
+        """Count one more sample that is left out, and return how many there are in this epoch."""
+        self.skipped[0] += 1
+        self.skipped[1] += 1
+        return self.skipped[0]
 
     def load(self, epoch: int, position: int) -> None:
         """Let the next pass go on from here."""

@@ -58,6 +58,27 @@ def test_transforms_that_skip(pack: Any, caplog: pytest.LogCaptureFixture) -> No
     assert sum(len(b[1]) for b in DataLoader(mapped, batch_size=100)) == 300
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_workers_count_together(pack: Any, batched: bool) -> None:
+    """8 samples in 38 batches of 3 workers: no worker alone sees more than the limit."""
+    path, some = pack(300), set(range(0, 300, 40))
+    refusal = refuse(some)
+
+    def counts(ds: redox.RedoxDataset) -> list[int]:
+        return [ds.stats()[name]["skipped"] for name in ("epoch", "total")]
+
+    ds = data(path, transform=refusal, max_skipped=8)
+    for epoch in (1, 2):
+        assert sum(len(b[1]) for b in DataLoader(ds, batch_size=8, num_workers=3)) == 300
+        assert counts(ds) == [8, 8 * epoch]
+    del ds
+    ds = data(path, transform=refusal, max_skipped=7)
+    loader = redox.DataLoader(ds, num_workers=3) if batched else DataLoader(ds, batch_size=8, num_workers=3)
+    with pytest.raises(redox.CorruptError, match="max_skipped=7"):
+        list(loader)
+    assert counts(ds)[0] >= 8
+
+
 def test_without_skip_it_raises(pack: Any) -> None:
     with pytest.raises(redox.SkipSample):
         list(data(pack(300), on_error="raise", transform=refuse({7})))

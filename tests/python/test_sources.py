@@ -112,7 +112,9 @@ def test_what_is_no_source_is_told(src: Any, words: str) -> None:
 
 
 def test_hidden_files_decide_nothing(tmp_path: Path) -> None:
-    tree = make_tree(tmp_path / "tree", ["cat/a.jpg", "dog/b.jpg", ".DS_Store", "cat/.thumbs", ".git/config", "._c.png"])
+    tree = make_tree(
+        tmp_path / "tree", ["cat/a.jpg", "dog/b.jpg", ".DS_Store", "cat/.thumbs", ".git/config", "._c.png"]
+    )
     assert sources.detect(tree) == "imagefolder"
     assert sources.detect(make_tree(tmp_path / "hidden", [".x", ".y/z.jpg"])) == "files"
 

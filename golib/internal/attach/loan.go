@@ -14,6 +14,7 @@ import (
 // back when others need them. All fields are guarded by server.mu.
 type loan struct {
 	id, generation uint32
+	number         uint64     // of the batch in its pass
 	slot           *node.Slot // nil: it is a result
 	result         *node.Result
 	batch          node.Batch
@@ -104,6 +105,7 @@ func (s *Server) free(l *loan) {
 	l.loader.freed++
 	l.loader.full = false
 	if p := l.loader.pass; p != nil {
+		p.dumped = false
 		p.announce()
 	}
 }

@@ -81,7 +81,7 @@ func (s *Server) look() (answer, error) {
 				v.Waits = look.Run.Waits
 			}
 			if stats, err := v.loader.Stats(); err == nil {
-				v.Stats = stats
+				v.Stats, _ = v.skips.add(stats) // nil, which is null, where they are no JSON
 			}
 		}
 		out.Ranks = append(out.Ranks, v.rankSight)
@@ -127,6 +127,7 @@ func (s *Server) loaders() []*served {
 type view struct {
 	rankSight
 	loader *served
+	skips  skips
 }
 
 // views looks at the ranks. mu is held.
@@ -136,7 +137,7 @@ func (s *Server) views() []view {
 		for _, r := range t.ranks {
 			v := view{rankSight: rankSight{
 				Trainer: t.pid, Rank: r.number, Passes: r.latest.began, Epoch: r.latest.epoch, Position: r.latest.start,
-			}, loader: r.last}
+			}, loader: r.last, skips: r.skips()}
 			if v.loader != nil && v.loader.closed {
 				v.loader = nil
 			}

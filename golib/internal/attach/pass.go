@@ -12,7 +12,6 @@ import (
 type asking struct {
 	number uint64
 	since  time.Time // zero: it does not wait
-	last   time.Time // when it got the latest answer
 }
 
 // passKey is what the workers of one iteration have in common: the seed that torch gives a DataLoader's iteration, and
@@ -48,6 +47,8 @@ type pass struct {
 	ended   bool // there is no batch `next`
 	retired bool // the loader may work for another pass
 	over    bool
+	skipped int64         // samples that its clients left out
+	dumped  bool          // a stall is in the log, and nothing has moved since
 	changed chan struct{} // closed and renewed by announce
 }
 
@@ -74,8 +75,6 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 	defer press.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.asks = asking{number: number, since: time.Now()}
-	defer func() { c.asks = asking{last: time.Now()} }()
 	for {
 		l, ok := p.ready[number]
 		switch {
@@ -162,8 +161,9 @@ func (p *pass) assemble() error {
 			slot.Release()
 			return errOver()
 		}
-		l := &loan{slot: slot, batch: b, arena: ld.arena, loader: ld, pass: p}
+		l := &loan{number: p.next, slot: slot, batch: b, arena: ld.arena, loader: ld, pass: p}
 		s.loans.add(l)
+		p.dumped = false
 		p.ready[p.next] = l
 		p.next++
 		return nil

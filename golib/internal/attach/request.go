@@ -59,6 +59,11 @@ func (c *client) dispatch(m message, file *os.File) (answer, error) {
 		return c.whoMeets()
 	case meet:
 		return c.meet(m.body)
+	case lines:
+		urgent := r.u64() != 0
+		return c.lines(urgent), r.err()
+	case skipped:
+		return c.skip(&r)
 	}
 	return answer{}, fault.New(fault.Invalid, "message of unknown kind %d", m.kind)
 }
@@ -145,14 +150,22 @@ func (c *client) next(r *reader) (answer, error) {
 		return answer{}, fault.New(fault.Invalid, "NEXT before BEGIN")
 	}
 	c.server.mu.Lock()
-	c.made = 0
+	c.made, c.asks = 0, asking{number, time.Now()}
 	c.server.mu.Unlock()
+	defer func() {
+		c.server.mu.Lock()
+		c.asks = asking{}
+		c.server.mu.Unlock()
+	}()
 	l, copied, err := c.pass.batch(c, number)
 	if err != nil {
-		if fault.KindOf(err) == fault.EndOfEpoch {
+		switch fault.KindOf(err) {
+		case fault.EndOfEpoch:
 			c.server.mu.Lock()
 			c.pass.end(c.worker)
 			c.server.mu.Unlock()
+		case fault.TimedOut:
+			err = c.pass.stalled(err)
 		}
 		return answer{}, err
 	}
@@ -242,13 +255,16 @@ func (c *client) status() (answer, error) {
 	s := c.server
 	s.mu.Lock()
 	r := c.trainer.rank(c.rank)
-	latest, cur := r.latest, r.cursor
+	latest, cur, skips := r.latest, r.cursor, r.skips()
 	s.mu.Unlock()
 	state, err := ld.State(0, 0)
 	if err != nil {
 		return answer{}, err
 	}
 	stats, err := ld.Stats()
+	if err == nil {
+		stats, err = skips.add(stats)
+	}
 	if err != nil {
 		return answer{}, err
 	}

@@ -18,9 +18,10 @@ type Config struct {
 	Listener *net.UnixListener // SOCK_SEQPACKET
 	Open     Opener
 	Log      Logger
-	LogFile  *os.File      // what the server says before it dies; handed to clients. May be nil
-	Grace    time.Duration // how long to wait for the first trainer
-	Timeout  time.Duration // of a client's wait for a slot, until the options say otherwise
+	LogFile  *os.File               // what the server says before it dies; handed to clients. May be nil
+	Lines    func(limit int) []byte // takes lines of the log that nobody took before. May be nil
+	Grace    time.Duration          // how long to wait for the first trainer
+	Timeout  time.Duration          // of a client's wait for a slot, until the options say otherwise
 }
 
 // Server is one engine's face to the processes of its node.
@@ -43,6 +44,7 @@ type Server struct {
 	reading  *reading           // nil before the first READ
 	arenas   map[uint64]*served // by number; a loader whose memory it is
 	stopped  bool
+	reader   logReader
 	cpus     unix.CPUSet // that this process may run on: those of all trainers there were
 	meeting  meeting
 }
@@ -235,6 +237,7 @@ func (s *Server) equip(p *pass) {
 		p.epoch, p.start = p.rank.cursor.begin(ld.Size())
 		p.rank.latest.epoch, p.rank.latest.start = p.epoch, p.start
 		p.rank.latest.began++
+		p.rank.latest.pass = p
 		p.rank.last = ld
 		if err = ld.Begin(p.epoch, p.start); err == nil {
 			p.batches = ld.Batches()

@@ -29,7 +29,9 @@ type rank struct {
 		began int // how many there were
 		epoch uint64
 		start int64
+		pass  *pass
 	}
+	skipped int64 // samples that clients left out
 }
 
 // cursor is which epoch the next pass is, and where in it it begins. What the user says comes with a serial number from

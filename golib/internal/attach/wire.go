@@ -36,7 +36,9 @@ const (
 
 // Requests of those who only look, and of those who count. Apart, so that more of the above may come.
 const (
-	look kind = 20
+	look kind = 20 + iota
+	lines
+	skipped
 )
 
 // Answers.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"container/heap"
+	"fmt"
 	"runtime"
 	"slices"
 
@@ -33,12 +34,12 @@ func (r *Reader) Needed(cfg RunConfig) (least, good int64, err error) {
 func (r *Reader) demand(cfg *RunConfig, rec *record, window int, coming credit) demand {
 	d := demand{chunks: r.largest(cfg.Plan, window+leastAhead)}
 	if cfg.Prefetch > 0 {
-		d.slots = int64(cfg.Prefetch+1) * r.slotBytes(cfg, rec)
+		d.slots = times(int64(cfg.Prefetch+1), r.slotBytes(cfg, rec))
 	}
 	if !rec.whole && r.compressed() {
-		d.scratch = int64(cfg.workers()+1) * int64(r.maxRaw())
+		d.scratch = times(int64(cfg.workers()+1), r.maxRaw())
 	}
-	d.scratch += r.singleBytes(cfg) + coming.bytes(cfg)
+	d.scratch = min(most, d.scratch+r.singleBytes(cfg)+coming.bytes(cfg))
 	return d
 }
 
@@ -48,16 +49,17 @@ func (r *Reader) singleBytes(cfg *RunConfig) int64 {
 	if len(cfg.World.Nodes) == 1 || !cfg.Plan.Shuffled() || cfg.exchanged() {
 		return 0
 	}
-	return int64(cfg.workers()+1) * int64(crossing(cfg)) * r.meanRaw(cfg)
+	return times(int64(cfg.workers()+1), times(int64(crossing(cfg)), r.meanRaw(cfg)))
 }
 
 // reserveRun reserves memory for a run. Assembling fewer batches ahead than wanted costs some speed and no promise, so
-// where memory is short that gives way first; at least one is assembled ahead, if any is wanted.
+// where memory is short that gives way first; at least one is assembled ahead, if any is wanted. The ranks of this node
+// that are still to come find their part.
 func (e *Engine) reserveRun(cfg *RunConfig, rec *record) (demand, credit, error) {
 	for {
 		coming := e.affordable(cfg, rec)
 		d := e.demand(cfg, rec, cfg.window(), coming)
-		if e.reserve(d) {
+		if (cfg.Prefetch <= 1 || d.total() <= e.Limit()/int64(cfg.ranks())) && e.reserve(d) {
 			return d, coming, nil
 		}
 		if cfg.Prefetch <= 1 {
@@ -78,7 +80,7 @@ func (e *Engine) affordable(cfg *RunConfig, rec *record) credit {
 		return least
 	}
 	e.mu.Lock()
-	left, share := e.limit-e.reserved.total(), e.limit/int64(cfg.World.Nodes[cfg.node()])
+	left, share := e.limit-e.reserved.total(), e.limit/int64(cfg.ranks())
 	e.mu.Unlock()
 	spare := min(left, share) - e.demand(cfg, rec, cfg.window(), least).total()
 	sample := max(1, least.sample)
@@ -86,24 +88,36 @@ func (e *Engine) affordable(cfg *RunConfig, rec *record) credit {
 	return e.credit(cfg, int(max(leastCredit, min(n, int64(e.wantedCredit(cfg))))))
 }
 
-// memoryError says what was asked for, what there is, and the largest window that would fit.
+// memoryError says what was asked for, what there is, and the largest window that would fit: in terms of the limit, which
+// all ranks of this node share, and of the window, which all nodes share.
 func (e *Engine) memoryError(cfg *RunConfig, rec *record, others int64) error {
-	window, least := cfg.window(), e.credit(cfg, leastCredit)
-	needed := e.demand(cfg, rec, window, least).total() + others
-	given := e.limit
-	rest := given - others - e.demand(cfg, rec, 0, least).total() + e.largest(cfg.Plan, leastAhead)
-	fits := 0
+	given, ranks, least := e.Limit(), int64(cfg.ranks()), e.credit(cfg, leastCredit)
+	one := e.demand(cfg, rec, cfg.window(), least).total()
+	needed := max(one+others, times(ranks, one))
+	rest := given / ranks
+	if ranks == 1 {
+		rest -= others
+	}
+	rest -= e.demand(cfg, rec, 0, least).total() - e.largest(cfg.Plan, leastAhead)
+	here := 0
 	for i, room := range e.rooms(cfg.Plan) {
 		if rest -= room; rest < 0 {
 			break
 		}
-		fits = max(0, i+1-leastAhead)
+		here = max(0, i+1-leastAhead)
 	}
-	fits = min(fits, window)
-	err := fault.New(fault.Memory, "memory_limit is %d bytes, but %d are needed for a window of %d chunks "+
-		"(the smallest memory_limit for it); the largest window for this limit is %d", given, needed, window, fits)
-	if others > 0 {
-		err.Message += " beside the other loaders that share it"
+	fits, owned := cfg.Plan.Window(), cfg.owned()
+	for ; fits > 0 && owned.window(fits) > here; fits-- {
+	}
+	err := fault.New(fault.Memory, "memory_limit is %d bytes, but %d are needed for a window of %d chunks (the smallest memory_limit "+
+		"for it); the largest window for this limit is %d", given, needed, cfg.Plan.Window(), fits)
+	if nodes := len(cfg.World.Nodes); nodes > 1 {
+		err.Message += fmt.Sprintf("; of the window this node, one of %d, holds %d chunks", nodes, cfg.window())
+	}
+	if ranks > 1 {
+		err.Message += fmt.Sprintf("; the limit is for all %d ranks of the node", ranks)
+	} else if others > 0 {
+		err.Message += "; other loaders share it"
 	}
 	err.Needed, err.Given, err.Window = needed, given, int64(fits)
 	return err
@@ -134,7 +148,7 @@ func (r *Reader) top(p *plan.Plan, n int, value func(c uint32) int64) int64 {
 		if p.Count(plan.ChunkID(c)) == 0 {
 			continue
 		}
-		v := value(uint32(c))
+		v := min(value(uint32(c)), most)
 		switch {
 		case len(h) < n:
 			heap.Push(&h, v)
@@ -144,6 +158,7 @@ func (r *Reader) top(p *plan.Plan, n int, value func(c uint32) int64) int64 {
 			h[0] = v
 			heap.Fix(&h, 0)
 		}
+		sum = min(sum, most)
 	}
 	return sum
 }
@@ -171,7 +186,7 @@ func (r *Reader) slotBytes(cfg *RunConfig, rec *record) int64 {
 	for _, f := range rec.fields {
 		switch {
 		case f.fixed:
-			fixed += alignColumn(b * int64(f.size))
+			fixed += alignColumn(times(b, int64(min(uint64(f.size), most))))
 		default:
 			variable++
 			fixed += alignColumn(8 * (b + 1))
@@ -182,14 +197,15 @@ func (r *Reader) slotBytes(cfg *RunConfig, rec *record) int64 {
 		if f.nullable {
 			fixed += alignColumn(b)
 		}
+		fixed = min(most, fixed)
 	}
 	fixed += alignColumn(8 * b)
 	if variable == 0 {
 		return buffer.Pages(fixed)
 	}
 	mean := r.meanRaw(cfg)
-	data := min(b*mean+b*mean/10+int64(r.maxRaw()), b*int64(r.maxRaw()))
-	return buffer.Pages(fixed + data + int64(variable)*columnAlign)
+	data := min(times(b, mean)+times(b, mean)/10+r.maxRaw(), times(b, r.maxRaw()))
+	return min(most, buffer.Pages(fixed+data+int64(variable)*columnAlign))
 }
 
 // meanRaw is the mean size of the samples of a window, if that were the chunks with the largest samples.
@@ -197,17 +213,30 @@ func (r *Reader) meanRaw(cfg *RunConfig) int64 {
 	window := min(cfg.window(), cfg.Plan.Chunks())
 	return r.top(cfg.Plan, window, func(c uint32) int64 {
 		e := &r.index.Entries[c]
-		return int64(e.Raw / uint64(max(1, e.Samples)))
+		return int64(min(e.Raw/uint64(max(1, e.Samples)), most))
 	}) / int64(max(1, window))
 }
 
 func alignColumn(n int64) int64 { return (n + columnAlign - 1) &^ (columnAlign - 1) }
 
-func (r *Reader) maxRaw() (largest uint64) {
+func (r *Reader) maxRaw() int64 {
+	largest := uint64(0)
 	for i := range r.index.Entries {
 		largest = max(largest, r.index.Entries[i].MaxRaw)
 	}
-	return largest
+	return int64(min(largest, most))
+}
+
+// most is the most memory that is counted: what a hostile index asks for beyond that is too much all the same, and sums
+// of a few such numbers do not overflow.
+const most = 1 << 56
+
+// times multiplies sizes, up to most.
+func times(a, b int64) int64 {
+	if a > 0 && b > most/a {
+		return most
+	}
+	return a * b
 }
 
 // compressed says whether any chunk holds less than its samples' raw bytes.
@@ -218,19 +247,34 @@ func (r *Reader) compressed() bool {
 }
 
 // window is how many chunks this run may have open at once: those of its node's partitions.
-func (c *RunConfig) window() int {
-	p := c.Plan
-	own, homes := 0, p.Homes(c.World.Nodes, 0)
-	for _, home := range homes {
-		if home == c.node() {
-			own++
+func (c *RunConfig) window() int { return c.owned().window(c.Plan.Window()) }
+
+// owned is how many of the first n partitions, in the order of the turns, a node has.
+type owned []int
+
+func (c *RunConfig) owned() owned {
+	o := make(owned, 1, c.Plan.Partitions()+1)
+	for i, owner := range plan.Owners(c.World.Nodes, c.Plan.Partitions()) {
+		o = append(o, o[i])
+		if owner == c.node() {
+			o[i+1]++
 		}
 	}
-	if own == len(homes) {
-		return p.Window()
-	}
-	return min(p.Window(), own*((p.Window()+len(homes)-1)/len(homes)))
+	return o
 }
+
+// window is how many chunks the node may have open if the cluster's window is w.
+func (o owned) window(w int) int {
+	partitions := min(w, len(o)-1)
+	own := o[partitions]
+	if own == partitions {
+		return w
+	}
+	return min(w, own*((w+partitions-1)/partitions))
+}
+
+// ranks is how many ranks this run's node has.
+func (c *RunConfig) ranks() int { return c.World.Nodes[c.node()] }
 
 // node is the node of this run's rank.
 func (c *RunConfig) node() uint16 {

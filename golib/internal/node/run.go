@@ -179,6 +179,9 @@ func (r *Run) endPass() {
 	}
 }
 
+// Timeout is of every wait for a batch, if the call does not say otherwise.
+func (r *Run) Timeout() time.Duration { return r.cfg.Timeout }
+
 // Batches is how many batches this rank gets from the position on where the epoch was started.
 func (r *Run) Batches() int64 {
 	r.mu.Lock()

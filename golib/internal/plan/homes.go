@@ -5,8 +5,18 @@ package plan
 // many ranks node i has. With equal nodes that is round-robin, and nodes beyond the partitions get none.
 func (p *Plan) Homes(nodes []int, epoch uint64) []uint16 {
 	homes := make([]uint16, p.partitions)
+	owners := Owners(nodes, p.partitions)
+	for i, partition := range p.turns(epoch) {
+		homes[partition] = owners[i]
+	}
+	return homes
+}
+
+// Owners are the nodes that get partitions, in the order of the turns. Those of fewer partitions are a prefix.
+func Owners(nodes []int, partitions int) []uint16 {
+	owners := make([]uint16, partitions)
 	owned := make([]uint64, len(nodes))
-	for _, partition := range p.turns(epoch) {
+	for i := range owners {
 		best := 0
 		for n, ranks := range nodes {
 			// Sainte-Laguë's rule: the largest ranks / (2*owned + 1), compared without fractions. For unequal nodes it
@@ -16,9 +26,9 @@ func (p *Plan) Homes(nodes []int, epoch uint64) []uint16 {
 			}
 		}
 		owned[best]++
-		homes[partition] = uint16(best)
+		owners[i] = uint16(best)
 	}
-	return homes
+	return owners
 }
 
 // Home returns the node that reads a chunk and gives its samples to the other nodes: the home of its partition, or in

@@ -155,7 +155,8 @@ def _engine_lines(engine: dict[str, Any]) -> list[str]:
         return [head, "  does not answer: it is stopped, of another release, or the machine is too busy"]
     memory = engine["memory"]
     lines = [
-        f"{head}   up {_duration(engine['seconds'])}   memory {show_size(memory['used'])} of {show_size(memory['limit'])}"
+        f"{head}   up {_duration(engine['seconds'])}"
+        f"   memory {show_size(memory['used'])} of {show_size(memory['limit'])}"
         f"   storage {_per_second(engine['storage_bytes_per_s'])}, {len(engine['reads'])} reads under way"
     ]
     for rank in engine["ranks"]:
