@@ -216,8 +216,18 @@ func (m *Mesh) ended(a *attempt, cause error) {
 	case node >= 0 && alerted(cause):
 		m.alertedBy(node, a.from)
 	case errors.As(cause, &e) && !e.Remote:
-		m.refuse(-1, a.from, fmt.Errorf("refused: %w", cause), nil)
+		m.refuse(-1, a.from, fmt.Errorf("its certificate is not accepted: %w", plain(e)), nil)
 	}
+}
+
+// plain is what is behind an error of the handshake on this side, without the names of QUIC for it.
+func plain(e *quic.TransportError) error {
+	for _, inner := range e.Unwrap() {
+		if inner != nil && inner != net.ErrClosed {
+			return inner
+		}
+	}
+	return e
 }
 
 // alertedBy hears that a node does not take our certificate.

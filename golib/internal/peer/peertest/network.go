@@ -33,6 +33,7 @@ type Network struct {
 	ports    int
 	held     map[string][]packet // of frozen hosts
 	packets  int64
+	recorder func(to *net.UDPAddr, p packet)
 }
 
 type link struct {
@@ -174,6 +175,9 @@ func (n *Network) deliver(to *net.UDPAddr, p packet) {
 		n.held[host] = append(n.held[host], p)
 		return
 	}
+	if n.recorder != nil {
+		n.recorder(to, p)
+	}
 	if s := n.sockets[to.String()]; s != nil {
 		s.receive(p)
 	}
@@ -301,3 +305,34 @@ func (s *Socket) SetReadBuffer(int) error { return nil }
 
 // SetWriteBuffer keeps quic-go from complaining.
 func (s *Socket) SetWriteBuffer(int) error { return nil }
+
+// Sent is a packet that was recorded.
+type Sent struct {
+	to *net.UDPAddr
+	packet
+}
+
+// Record notes from now on what is delivered to a host; the function returns it.
+func (n *Network) Record(host string) func() []Sent {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []Sent
+	n.recorder = func(to *net.UDPAddr, p packet) {
+		if to.IP.String() == host {
+			all = append(all, Sent{to, p})
+		}
+	}
+	return func() []Sent {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.recorder = nil
+		return all
+	}
+}
+
+// Replay delivers a recorded packet once more.
+func (n *Network) Replay(s Sent) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deliver(s.to, s.packet)
+}
