@@ -153,19 +153,6 @@ func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
 	return a.single(j, i)
 }
 
-// exchanges says whether samples come from other nodes.
-func (a *assembler) exchanges() bool { return a.pass != nil && a.pass.in != nil }
-
-// single returns a sample that is read by itself.
-func (a *assembler) single(j *job, i int) (stored, error) {
-	o := &j.ops[i]
-	f := a.start(j, o)
-	if err := a.wait(j, o.chunk, f.done, func() string { return "a sample of " + a.reader.where(o.chunk) }); err != nil {
-		return stored{}, err
-	}
-	return f.stored, f.err
-}
-
 // from takes a sample out of a landed chunk.
 func (a *assembler) from(c *resident.Chunk, o *op) (s stored, err error) {
 	if c.Err() != nil {
@@ -280,19 +267,6 @@ func (a *assembler) put(j *job, i int, cols []Column) error {
 		}
 		o.refused = true
 	}
-}
-
-// passed notes that a job needs what came for an op no more, and that it is behind its position.
-func (a *assembler) passed(j *job, o *op) {
-	p := a.pass
-	if o.in >= 0 {
-		p.in.took(j, o.in+1)
-	}
-	j.letGo(o)
-	if at := j.first + int64(o.pos) + 1; at > j.passed.Load() {
-		j.passed.Store(at)
-	}
-	p.push.pokeIfBlocked()
 }
 
 // count marks a sample of a held chunk as used.

@@ -236,6 +236,19 @@ func (a *assembler) lookAhead(j *job) {
 	}
 }
 
+// exchanges says whether samples come from other nodes.
+func (a *assembler) exchanges() bool { return a.pass != nil && a.pass.in != nil }
+
+// single returns a sample that is read by itself.
+func (a *assembler) single(j *job, i int) (stored, error) {
+	o := &j.ops[i]
+	f := a.start(j, o)
+	if err := a.wait(j, o.chunk, f.done, func() string { return "a sample of " + a.reader.where(o.chunk) }); err != nil {
+		return stored{}, err
+	}
+	return f.stored, f.err
+}
+
 // start reads a sample by itself now, unless that was begun.
 func (a *assembler) start(j *job, o *op) *fetch {
 	if f := j.fetch(o); f != nil {
@@ -284,6 +297,19 @@ func (j *job) release() {
 			j.fetched[i] = nil
 		}
 	}
+}
+
+// passed notes that a job needs what came for an op no more, and that it is behind its position.
+func (a *assembler) passed(j *job, o *op) {
+	p := a.pass
+	if o.in >= 0 {
+		p.in.took(j, o.in+1)
+	}
+	j.letGo(o)
+	if at := j.first + int64(o.pos) + 1; at > j.passed.Load() {
+		j.passed.Store(at)
+	}
+	p.push.pokeIfBlocked()
 }
 
 func isDone(ch <-chan struct{}) bool {

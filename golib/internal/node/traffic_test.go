@@ -17,7 +17,11 @@ import (
 // Uniform: all but a node's own share.
 func TestTraffic(t *testing.T) {
 	d := write(t, fixedShape(t, 60_000, 50, 20))
-	for _, nodes := range []int{2, 3, 4, 5, 8} {
+	worlds := []int{2, 3, 4, 5, 8}
+	if testing.Short() {
+		worlds = worlds[:2]
+	}
+	for _, nodes := range worlds {
 		for _, mode := range []plan.ExchangeMode{plan.Local, plan.Uniform} {
 			t.Run(fmt.Sprint(nodes, mode), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
