@@ -3,7 +3,6 @@ package peer_test
 import (
 	"context"
 	"crypto/tls"
-	"hash/crc32"
 	"io"
 	"net"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/redox-loader/redox/golib/internal/exchange"
 	"github.com/redox-loader/redox/golib/internal/peer"
 )
 
@@ -74,52 +72,9 @@ func BenchmarkExchange(b *testing.B) {
 
 // benchLane moves samples through two meshes.
 func benchLane(b *testing.B) *carrier {
-	j := newJob(1, []int{1, 1}, 0, benchSample)
-	c := onLoopback(b, j)
+	c := onLoopback(b, newJob(1, []int{1, 1}, 0, benchSample))
 	b.Cleanup(c.close)
-	data := make([]byte, benchSample)
-	sum := crc32.Checksum(data, castagnoli)
-	epoch := uint64(0)
-	return &carrier{name: "exchange", round: func() {
-		epoch++
-		wake := make(chan struct{}, 1)
-		config := exchange.Config{ID: exchange.ID{Epoch: epoch}, Ranks: j.ranks, Credit: 64, Largest: benchSample, Notify: func() {}}
-		out, err := c.meshes[0].Open(config)
-		if err != nil {
-			b.Fatal(err)
-		}
-		config.Rank, config.Notify = 1, func() {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		}
-		in, err := c.meshes[1].Open(config)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for n := range uint64(benchRound) {
-			out.Send(exchange.Outgoing{To: 1, Ordinal: n, Position: int64(n), Done: func(bool) {},
-				Sample: exchange.Sample{Data: data, CRC: sum}})
-		}
-		expected := 0
-		for n := 0; n < benchRound; {
-			for ; expected < min(n+64, benchRound); expected++ {
-				in.Expect(int64(expected), 0)
-			}
-			switch _, status := in.Look(uint64(n)); status {
-			case exchange.Coming:
-				<-wake
-			case exchange.Lost:
-				b.Fatal("a sample is lost")
-			default:
-				n++
-				in.Done(uint64(n))
-			}
-		}
-		in.Close()
-		out.Close()
-	}}
+	return &carrier{name: "exchange", round: func() { c.stream(benchRound, 64) }}
 }
 
 func benchTLSConfig(b *testing.B) *tls.Config {

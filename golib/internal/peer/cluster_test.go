@@ -83,6 +83,7 @@ type cluster struct {
 	meshes  []*peer.Mesh
 	configs []peer.Config
 	logs    []*logbook
+	epoch   uint64
 }
 
 type logbook struct {
