@@ -1,6 +1,7 @@
 package peer_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
@@ -55,9 +56,10 @@ func (j *job) node(rank int) int {
 func (j *job) sample(position int64) exchange.Sample {
 	r := rand.New(rand.NewPCG(j.seed, uint64(position)+1000))
 	b := make([]byte, r.IntN(j.largest+1))
-	for i := range b {
-		b[i] = byte(uint64(position)*31 + uint64(i)*7 + j.seed)
-	}
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], j.seed)
+	binary.LittleEndian.PutUint64(key[8:], uint64(position))
+	_, _ = rand.NewChaCha8(key).Read(b)
 	prefix := 0
 	if len(b) > 0 {
 		prefix = r.IntN(len(b))

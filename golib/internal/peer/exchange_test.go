@@ -49,7 +49,11 @@ func TestAllSamplesArrive(t *testing.T) {
 	for _, ranks := range [][]int{{1, 1}, {1, 1, 1}, {2, 1, 3}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}} {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j := newJob(1, ranks, 3000, 5000)
+				positions := 3000
+				if raceEnabled {
+					positions = 1000
+				}
+				j := newJob(1, ranks, positions, 5000)
 				c := newCluster(t, j, peertest.NewNetwork(1, peertest.Link{Delay: time.Millisecond / 2}))
 				for epoch := range uint64(2) {
 					start := time.Now()

@@ -190,10 +190,9 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-func testAttack(t *testing.T, a *authority, attack attack) {
-	network := peertest.NewNetwork(1, peertest.Link{Delay: time.Millisecond})
-	var meshes [3]*peer.Mesh
-	var log logbook
+// victims are nodes 1 and 2 of three, that know where the others are.
+func victims(t *testing.T, a *authority, network *peertest.Network, log *logbook) (meshes [3]*peer.Mesh) {
+	cards := peer.Addresses([]string{"10.7.7.7:7", peertest.Host(2) + ":700", peertest.Host(3) + ":700"})
 	for node := 1; node < 3; node++ {
 		m, err := peer.Listen(peer.Config{Node: node, Nodes: 3, Ranks: hostileWorld, Socket: network.Listen,
 			Listen: net.JoinHostPort(peertest.Host(node+1), "700"), Log: log.add, Memory: 4 << 20,
@@ -201,33 +200,24 @@ func testAttack(t *testing.T, a *authority, attack attack) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		meshes[node] = m
-	}
-	cards := peer.Addresses([]string{"10.7.7.7:7", peertest.Host(2) + ":700", peertest.Host(3) + ":700"})
-	for _, m := range meshes[1:] {
 		if err := m.Meet(cards); err != nil {
 			t.Fatal(err)
 		}
+		meshes[node] = m
 	}
-	h := dialHostile(t, a, network, meshes[1], wire.Hello{Version: wire.Version, Nodes: 3, World: wire.WorldHash(hostileWorld)})
-	if _, err := h.control.Read(make([]byte, wire.HeadSize)); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(100 * time.Millisecond)
+	return meshes
+}
 
-	var heap runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&heap)
-	before := heap.HeapAlloc
-	notify := func() {}
-	config := exchange.Config{ID: exchange.ID{Epoch: 1}, Rank: 1, Ranks: hostileWorld, Credit: 8, Largest: 1000, Notify: notify}
+// attacked opens a lane of the victim that expects 8 samples, the even ones from the hostile node, and one of the honest
+// node that sends the odd ones.
+func attacked(t *testing.T, meshes [3]*peer.Mesh) (victim, other exchange.Lane) {
+	config := exchange.Config{ID: exchange.ID{Epoch: 1}, Rank: 1, Ranks: hostileWorld, Credit: 8, Largest: 1000, Notify: func() {}}
 	victim, err := meshes[1].Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.Rank = 2
-	other, err := meshes[2].Open(config)
-	if err != nil {
+	if other, err = meshes[2].Open(config); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 8 {
@@ -238,10 +228,11 @@ func testAttack(t *testing.T, a *authority, attack attack) {
 		other.Send(exchange.Outgoing{To: 1, Ordinal: n, Position: int64(100 + n), Done: func(bool) {},
 			Sample: exchange.Sample{Data: data, CRC: crc32.Checksum(data, castagnoli)}})
 	}
-	attack.do(h)
-	time.Sleep(3 * time.Second)
-	synctest.Wait()
+	return victim, other
+}
 
+// checkSamples looks at what came of an attack.
+func checkSamples(t *testing.T, victim exchange.Lane, attack attack) {
 	for n := range uint64(8) {
 		s, status := victim.Look(n)
 		if n%2 == 1 && (status != exchange.Here || s.Data[0] != byte(n)) {
@@ -257,6 +248,32 @@ func testAttack(t *testing.T, a *authority, attack attack) {
 	if _, status := victim.Look(0); strings.Contains(attack.name, "it drops") && status != exchange.Lost {
 		t.Errorf("what was lost is in status %d", status)
 	}
+}
+
+func heapNow() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func testAttack(t *testing.T, a *authority, attack attack) {
+	network := peertest.NewNetwork(1, peertest.Link{Delay: time.Millisecond})
+	var log logbook
+	meshes := victims(t, a, network, &log)
+	hello := wire.Hello{Version: wire.Version, Nodes: 3, World: wire.WorldHash(hostileWorld)}
+	h := dialHostile(t, a, network, meshes[1], hello)
+	if _, err := h.control.Read(make([]byte, wire.HeadSize)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	before := heapNow()
+	victim, other := attacked(t, meshes)
+	attack.do(h)
+	time.Sleep(3 * time.Second)
+	synctest.Wait()
+
+	checkSamples(t, victim, attack)
 	cut := h.conn.Context().Err() != nil
 	lines := strings.Join(log.all(), "\n")
 	if cut != (attack.word != "") || !strings.Contains(lines, attack.word) {
@@ -265,13 +282,11 @@ func testAttack(t *testing.T, a *authority, attack attack) {
 	if s := meshes[1].Stats()[2]; !s.Connected || s.Connects != 1 {
 		t.Errorf("the honest peer: %+v", s)
 	}
-	runtime.GC()
-	runtime.ReadMemStats(&heap)
-	if grown := int64(heap.HeapAlloc) - int64(before); grown > 8<<20 {
+	if grown := heapNow() - before; grown > 8<<20 {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
 	if cut { // it is not let in again for a while
-		again := dialHostile(t, a, network, meshes[1], wire.Hello{Version: wire.Version, Nodes: 3, World: wire.WorldHash(hostileWorld)})
+		again := dialHostile(t, a, network, meshes[1], hello)
 		if _, err := again.control.Read(make([]byte, 1)); err == nil {
 			t.Error("it was let in again")
 		}

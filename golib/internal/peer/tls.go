@@ -115,7 +115,6 @@ func (m *Mesh) quicConfig() *quic.Config {
 		MaxConnectionReceiveWindow:     window,
 		MaxIncomingStreams:             1,
 		MaxIncomingUniStreams:          int64(min(max(16, 4*m.config.Ranks[m.config.Node]*most), 1024)),
-		GetConfigForClient:             nil, // set where the server is made
 	}
 }
 
