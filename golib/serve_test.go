@@ -350,10 +350,15 @@ func TestServedNonsense(t *testing.T) {
 	s := serve(t)
 	p, _ := s.join(1, 0, 1)
 	for kind := range 20 {
-		if kind == msgRelease || kind == 11 || kind == msgLeave {
+		switch kind {
+		case msgRelease, 11, msgLeave:
 			p.send(byte(kind), []byte{1, 2, 3})
-		} else if answer, body := p.ask(byte(kind), []byte{1, 2, 3}); answer != msgFailed && kind != 9 && kind != 10 && kind != msgCounts && kind != msgWhoMeets {
-			t.Errorf("message %d with nonsense was answered by %d: %s", kind, answer, body)
+		case 9, 10, msgCounts, msgWhoMeets: // bodies that are not looked at
+			p.ask(byte(kind), []byte{1, 2, 3})
+		default:
+			if answer, body := p.ask(byte(kind), []byte{1, 2, 3}); answer != msgFailed {
+				t.Errorf("message %d with nonsense was answered by %d: %s", kind, answer, body)
+			}
 		}
 	}
 	silent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: s.name, Net: "unixpacket"})

@@ -45,7 +45,7 @@ def _unseen(fetcher: Any, iterator: Any, presenter: Presenter) -> bool:
     """Return whether what an iterator gives is pickled before anybody looks at it."""
     if fetcher is None or not (presenter.working and presenter.plain) or fetcher.auto_collation:
         return False
-    return fetcher.dataset_iter is iterator and fetcher.collate_fn in (as_it_is, default_convert)
+    return getattr(fetcher, "dataset_iter", None) is iterator and fetcher.collate_fn in (as_it_is, default_convert)
 
 
 class BatchIterator:
@@ -99,7 +99,7 @@ class SampleIterator:
             raise StopIteration  # the record stays: a short last batch is collated after this
         fetcher, index = fetched(frame := sys._getframe(1))
         # The fetcher must be about to ask for all of the batch, and for nothing else.
-        whole = fetcher is not None and fetcher.dataset_iter is self and frame.f_locals.get("data") == []
+        whole = getattr(fetcher, "dataset_iter", None) is self and frame.f_locals.get("data") == []
         self._open(columns, whole and len(index) >= columns.n and Place.serves(self._presenter, fetcher))
         return next(self._rows)
 

@@ -223,6 +223,21 @@ def test_engine_killed(pack: Any, order: list[int], persistent: bool) -> None:
     assert labels(loader) == order
 
 
+def test_engine_stopped(pack: Any, order: list[int]) -> None:
+    ds = redox.MapDataset(pack(), timeout=0.2)
+    batches = iter(DataLoader(ds, B, num_workers=1))
+    next(batches)
+    pid = engine_of(ds)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(redox.StallError, match=f"the engine process {pid} has not answered"):
+            labels(batches)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    del batches
+    assert labels(DataLoader(ds, B, num_workers=2)) == order
+
+
 def test_worker_killed_again_and_again(pack: Any, order: list[int]) -> None:
     ds = redox.MapDataset(pack(), memory_limit="100kb")
     indices = order * 20
