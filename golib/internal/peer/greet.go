@@ -319,7 +319,7 @@ func (m *Mesh) judge(h wire.Hello, node int) (quic.ApplicationErrorCode, error) 
 	switch {
 	case h.Incarnation < max(p.card.Incarnation, p.newest):
 		return codeStale, fmt.Errorf("it is an earlier start of node %d", node)
-	case time.Now().Before(p.barred) || m.closing:
+	case time.Now().Before(p.barred):
 		return codeNotNow, errors.New("it broke the protocol not long ago")
 	}
 	return 0, nil

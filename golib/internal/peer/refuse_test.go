@@ -447,7 +447,7 @@ func stranger(t *testing.T, network *peertest.Network, address string, config *t
 	return err
 }
 
-func selfSigned(t *testing.T, name string) tls.Certificate {
+func selfSigned(t testing.TB, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -16,7 +16,8 @@ const socketBuffer = 7 << 20
 // socket is a UDP socket as quic-go likes it.
 type socket struct {
 	*net.UDPConn
-	asked atomic.Int32
+	gatherer *gatherer
+	asked    atomic.Int32
 }
 
 func openSocket(listen string) (net.PacketConn, error) {
@@ -30,6 +31,7 @@ func openSocket(listen string) (net.PacketConn, error) {
 	}
 	s := &socket{UDPConn: c}
 	s.growBuffers()
+	s.gatherer = newGatherer(s)
 	return s, nil
 }
 
