@@ -146,19 +146,6 @@ func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
 	return a.single(j, i)
 }
 
-// exchanges says whether samples come from other nodes.
-func (a *assembler) exchanges() bool { return a.pass != nil && a.pass.in != nil }
-
-// single returns a sample that is read by itself.
-func (a *assembler) single(j *job, i int) (stored, error) {
-	o := &j.ops[i]
-	f := a.start(j, o)
-	if err := a.wait(j, f.done, func() string { return fmt.Sprintf("a sample of chunk %d", o.chunk) }); err != nil {
-		return stored{}, err
-	}
-	return f.stored, f.err
-}
-
 // from takes a sample out of a landed chunk.
 func (a *assembler) from(c *resident.Chunk, o *op) (s stored, err error) {
 	if c.Err() != nil {
@@ -184,7 +171,10 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 			if h.chunk.Ready() {
 				return h, nil
 			}
-			return h, a.wait(j, h.chunk.Done(), h.chunk.String)
+			begin := time.Now()
+			err := a.wait(j, h.chunk.Done(), h.chunk.String)
+			j.longest = max(j.longest, time.Since(begin))
+			return h, err
 		}
 		if i < j.consumed {
 			return nil, nil
@@ -199,9 +189,11 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 		if b := p.run.user.Blocked(); tight && b != nil && b.Due < j.end {
 			return nil, errTight
 		}
+		begin := time.Now()
 		if err := a.wait(j, arrived, func() string { return fmt.Sprintf("chunk %d to be read", o.chunk) }); err != nil {
 			return nil, err
 		}
+		j.longest = max(j.longest, time.Since(begin))
 	}
 }
 
@@ -249,6 +241,9 @@ func (a *assembler) gather(j *job, cols []Column) error {
 			a.passed(j, o)
 		}
 	}
+	if a.exchanges() {
+		a.pass.run.punctual.waited(j.longest)
+	}
 	return a.replace(j, cols)
 }
 
@@ -265,19 +260,6 @@ func (a *assembler) put(j *job, i int, cols []Column) error {
 		}
 		o.refused = true
 	}
-}
-
-// passed notes that a job needs what came for an op no more, and that it is behind its position.
-func (a *assembler) passed(j *job, o *op) {
-	p := a.pass
-	if o.in >= 0 {
-		p.in.took(j, o.in+1)
-	}
-	j.letGo(o)
-	if at := j.first + int64(o.pos) + 1; at > j.passed.Load() {
-		j.passed.Store(at)
-	}
-	p.push.pokeIfBlocked()
 }
 
 // count marks a sample of a held chunk as used.

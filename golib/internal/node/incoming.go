@@ -56,6 +56,7 @@ func (in *incoming) expectAhead(deal *plan.Deal) {
 			in.lane.Expect(b.First+int64(at), int(p.owns.homes[b.Picks[at].Partition]))
 			in.expected.Add(1)
 		}
+		in.tell()
 		in.wake()
 	}
 }
@@ -68,7 +69,8 @@ func (p *pass) comes(b *plan.GlobalBatch, it plan.Item) bool {
 // awaitCredit waits until one more sample may be expected; false if the pass ends.
 func (in *incoming) awaitCredit() bool {
 	room := func() bool { return in.expected.Load() < in.told.Load()+in.credit }
-	for in.tell(); !room(); in.tell() {
+	for !room() {
+		in.tell()
 		in.wake() // who waits for something to be expected may have it now
 		changed := in.watch()
 		if room() {

@@ -39,6 +39,7 @@ type job struct {
 	waits       atomic.Pointer[waitFor] // what its assembly waits for, for messages
 	lastStorage atomic.Int64            // end of its last wait for storage, Unix ns
 	lastPeer    atomic.Int64            // and for another node
+	longest     time.Duration           // of its waits for a chunk
 }
 
 // op is what happens at one position of the global batch that concerns this process.

@@ -12,6 +12,11 @@ const (
 	firstHedge = 100 * time.Millisecond // while nothing is known, and at most: a read from storage is quicker then
 	leastHedge = 20 * time.Millisecond
 	hedgeTimes = 4 // the lateness that one sample in a hundred exceeds
+	// Where storage is slow, the others wait for it as this node does, and reading their samples would make it slower. So
+	// the time of a read, or the wait for an own chunk, is added so many times; up to mostHedge, when a node that is silent
+	// is no longer connected.
+	storageTimes = 2
+	mostHedge    = 2 * time.Second
 )
 
 // How many samples in a row must come in time until a node that was late is relied on again.
@@ -22,8 +27,9 @@ const (
 
 // punctuality is what a run knows of how the other nodes keep their time.
 type punctuality struct {
-	nodes []conduct
-	hedge atomic.Int64 // ns
+	nodes   []conduct
+	hedge   atomic.Int64 // ns
+	storage atomic.Int64 // ns that this node has lately waited for an own chunk
 
 	mu   sync.Mutex
 	late [48]uint32 // samples that came, by the bits of how many µs they were late
@@ -43,8 +49,21 @@ func newPunctuality(nodes int) *punctuality {
 	return p
 }
 
-// patience is how long to wait for a sample that is late.
-func (p *punctuality) patience() time.Duration { return time.Duration(p.hedge.Load()) }
+// patience is how long to wait for a sample that is late, where a read takes so long.
+func (p *punctuality) patience(read time.Duration) time.Duration {
+	storage := max(read, time.Duration(p.storage.Load()))
+	return min(time.Duration(p.hedge.Load())+storageTimes*storage, mostHedge)
+}
+
+// waited notes the longest wait of a job for an own chunk. Those of earlier jobs count less and less.
+func (p *punctuality) waited(longest time.Duration) {
+	for {
+		was := p.storage.Load()
+		if p.storage.CompareAndSwap(was, max(int64(longest), was*3/4)) {
+			return
+		}
+	}
+}
 
 // onProbation says that a node was late and has not made up for it: what it owes is read from storage ahead.
 func (p *punctuality) onProbation(node uint16) bool { return p.nodes[node].probation.Load() }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,9 +27,13 @@ func (a *assembler) receive(j *job, i int, tight bool) (stored, error) {
 	}
 	w := wait{job: j, op: o, ordinal: j.ordinal + uint64(o.in)}
 	defer w.end()
+	var changed <-chan struct{}
 	for {
-		changed := in.watch()
 		s, status, known := in.look(w.ordinal)
+		if status != exchange.Here && changed == nil {
+			changed = in.watch()
+			continue
+		}
 		a.note(o, status, known)
 		if status == exchange.Here {
 			if out, ok := a.accept(o, s); ok {
@@ -46,6 +51,7 @@ func (a *assembler) receive(j *job, i int, tight bool) (stored, error) {
 		if err := a.awaitCopy(j, i, &w, changed, status, known); err != nil {
 			return stored{}, err
 		}
+		changed = nil
 	}
 }
 
@@ -86,8 +92,9 @@ func (a *assembler) awaitCopy(j *job, i int, w *wait, changed <-chan struct{}, s
 		w.asked = now
 	}
 	f := j.fetch(o)
+	patience := r.punctual.patience(r.eng.queue.Latency())
 	if f == nil && !o.unread {
-		late := known && now.Sub(w.asked) >= r.punctual.patience()
+		late := known && now.Sub(w.asked) >= patience
 		if late && r.punctual.tooLate(o.owner) {
 			r.eng.log("warning", "node "+strconv.Itoa(int(o.owner))+" is late: until it sends samples in time again, its are read from storage")
 		}
@@ -104,10 +111,10 @@ func (a *assembler) awaitCopy(j *job, i int, w *wait, changed <-chan struct{}, s
 	case f != nil:
 		read = f.done
 	case known:
-		if w.timer == nil {
-			w.timer = time.NewTimer(max(0, r.punctual.patience()-now.Sub(w.asked)))
+		if left := max(0, patience-now.Sub(w.asked)); w.timer == nil {
+			w.timer = time.NewTimer(left)
 		} else {
-			w.timer.Reset(max(0, r.punctual.patience()-now.Sub(w.asked)))
+			w.timer.Reset(left)
 		}
 		hedge = w.timer.C
 	}
@@ -230,6 +237,19 @@ func (a *assembler) lookAhead(j *job) {
 	}
 }
 
+// exchanges says whether samples come from other nodes.
+func (a *assembler) exchanges() bool { return a.pass != nil && a.pass.in != nil }
+
+// single returns a sample that is read by itself.
+func (a *assembler) single(j *job, i int) (stored, error) {
+	o := &j.ops[i]
+	f := a.start(j, o)
+	if err := a.wait(j, f.done, func() string { return fmt.Sprintf("a sample of chunk %d", o.chunk) }); err != nil {
+		return stored{}, err
+	}
+	return f.stored, f.err
+}
+
 // start reads a sample by itself now, unless that was begun.
 func (a *assembler) start(j *job, o *op) *fetch {
 	if f := j.fetch(o); f != nil {
@@ -278,6 +298,19 @@ func (j *job) release() {
 			j.fetched[i] = nil
 		}
 	}
+}
+
+// passed notes that a job needs what came for an op no more, and that it is behind its position.
+func (a *assembler) passed(j *job, o *op) {
+	p := a.pass
+	if o.in >= 0 {
+		p.in.took(j, o.in+1)
+	}
+	j.letGo(o)
+	if at := j.first + int64(o.pos) + 1; at > j.passed.Load() {
+		j.passed.Store(at)
+	}
+	p.push.pokeIfBlocked()
 }
 
 func isDone(ch <-chan struct{}) bool {
