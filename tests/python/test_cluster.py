@@ -91,13 +91,13 @@ def told(folder: Path, ranks: int, output: str = "") -> list[dict[str, Any]]:
 def torchrun(folder: Path, path: str, per_node: int, nodes: int = 2, **options: Any) -> list[dict[str, Any]]:
     """Run the script under one agent a node; returns what each rank told."""
     folder.mkdir(exist_ok=True)
-    port = free_port()
+    port, program = free_port(), script(folder)
     agents = [
         subprocess.Popen(
             [
                 *(sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--node-rank={node}"),
                 *(f"--nproc-per-node={per_node}", "--master-addr=127.0.0.1", f"--master-port={port}"),
-                *(script(folder), path, str(folder), json.dumps(options)),
+                *(program, path, str(folder), json.dumps(options)),
             ],
             env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
@@ -116,10 +116,11 @@ class Plain:
 
     def __init__(self, folder: Path, path: str, nodes: int = 2, tokens: tuple[str, ...] = (), **options: Any) -> None:
         self.folder, self.nodes = folder, nodes
+        program = script(folder)
         peers = ",".join(f"127.0.0.1:{free_port(socket.SOCK_DGRAM)}" for _ in range(nodes))
         self.processes = [
             subprocess.Popen(
-                [sys.executable, script(folder), path, str(folder), json.dumps(options)],
+                [sys.executable, program, path, str(folder), json.dumps(options)],
                 env=environment(
                     RANK=str(node), WORLD_SIZE=str(nodes), REDOX_PEERS=peers,
                     REDOX_TOKEN=tokens[node] if tokens else "a token for this test",

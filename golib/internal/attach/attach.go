@@ -48,6 +48,7 @@ type Loader interface {
 	Check(state []byte) error                // whether a state is one of this order
 	State(epoch uint64, position int64) ([]byte, error)
 	Stats() ([]byte, error)
+	Rest(timeout time.Duration) error // until what other nodes may still want has been sent
 	Cancel()
 	Close() error
 }
