@@ -150,6 +150,13 @@ func goRedoxCancel(h C.redox_loader) C.redox_status {
 	})
 }
 
+//export goRedoxLoaderRest
+func goRedoxLoaderRest(h C.redox_loader, ms C.int64_t) C.redox_status {
+	return with("redox_loader_rest", loaders, uint64(h), func(l *redox.Loader) error {
+		return l.Rest(timeout(ms))
+	})
+}
+
 //export goRedoxLoaderClose
 func goRedoxLoaderClose(h C.redox_loader) C.redox_status {
 	return call("redox_loader_close", func() error {

@@ -122,6 +122,11 @@ redox_status redox_cancel(redox_loader loader) {
   return goRedoxCancel(loader);
 }
 
+redox_status redox_loader_rest(redox_loader loader, int64_t timeout_ms) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxLoaderRest(loader, timeout_ms);
+}
+
 redox_status redox_loader_close(redox_loader loader) {
   NOT_IN_FORKED_CHILD();
   return goRedoxLoaderClose(loader);

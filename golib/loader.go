@@ -299,6 +299,15 @@ func (l *Loader) SetEpoch(epoch uint64) error {
 // Cancel wakes every call that waits; the loader stays usable.
 func (l *Loader) Cancel() { l.run.Cancel() }
 
+// Rest waits until what other nodes may still want of an epoch that was delivered whole has been sent; for the end of a
+// program.
+func (l *Loader) Rest(timeout time.Duration) error {
+	if l.mesh != nil && !l.run.Rest(timeout) {
+		return fault.New(fault.TimedOut, "other nodes have not taken all of their samples in %v", timeout)
+	}
+	return nil
+}
+
 // Close ends the loader. Lent slots stay valid.
 func (l *Loader) Close() error {
 	if l.closed.Swap(true) {

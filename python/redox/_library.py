@@ -126,6 +126,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # all return redox_status
     "redox_restore": (c_uint64, c_char_p),
     "redox_stats": (c_uint64, *_TEXT),
     "redox_cancel": (c_uint64,),
+    "redox_loader_rest": (c_uint64, c_int64),
     "redox_loader_close": (c_uint64,),
     "redox_mesh_new": (c_uint64, c_char_p, _U64),
     "redox_mesh_card": (c_uint64, *_TEXT),

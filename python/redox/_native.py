@@ -240,6 +240,15 @@ def cancel(loader: int) -> None:
     check(load().redox_cancel(loader))
 
 
+def loader_rest(loader: int, timeout_s: float) -> bool:
+    """redox_loader_rest: waits in slices; returns whether all was sent."""
+    deadline = time.monotonic() + timeout_s
+    while load().redox_loader_rest(loader, int(SLICE_S * 1000)) == ETIMEDOUT:
+        if time.monotonic() > deadline:
+            return False
+    return True
+
+
 def loader_close(loader: int, pid: int = 0) -> None:
     """redox_loader_close; with the pid of its owner, silent in a forked child, for finalisers."""
     if pid == 0:

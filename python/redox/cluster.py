@@ -245,8 +245,8 @@ def print_result(result: dict[str, Any]) -> None:
     proof = result["proof"]
     print(
         f"{result['chunks']} chunks. Of {proof['samples']:,} samples {proof['once']:,} came once, none twice; the "
-        f"other {proof['of_the_dead_node']:,} are what the plan had for the dead node's own rank. Every node that lived "
-        "got exactly its planned batches, in order, every byte as it was packed."
+        f"other {proof['of_the_dead_node']:,} are what the plan had for the dead node's own rank. Every node that "
+        "lived got exactly its planned batches, in order, every byte as it was packed."
     )
 
 

@@ -47,7 +47,7 @@ class Nodes:
         for holder in holders:
             holder.kill()
         for holder in holders:
-            holder.wait()
+            holder.communicate()
 
     def __enter__(self) -> Nodes:
         return self

@@ -8,6 +8,7 @@ Nothing here knows what a batch is turned into; that begins with the `Columns` t
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import json
@@ -35,6 +36,7 @@ __all__ = ["Opened", "Pass", "Progress", "Session", "added", "share_of"]
 
 _log = logging.getLogger("redox")
 
+_REST_S = 10.0  # at the end of the program, for nodes that are slower
 SLOTS = 3  # batches assembled ahead: one in the user's hands, one on the way to them, one being filled
 
 
@@ -42,7 +44,7 @@ class Opened:
     """An open native data set; closed with its last user."""
 
     def __init__(self, path: str) -> None:
-        self.handle = _native.dataset_open(path)
+        self.handle, self.pid = _native.dataset_open(path), os.getpid()
         self.close = weakref.finalize(self, _close_dataset, self.handle, os.getpid())
         self.close.atexit = False
 
@@ -120,6 +122,8 @@ class Session:
                 return self._free.pop(0)
             loader = self._make()
             self._loaders.append(loader)
+            if self.meeting is not None and len(self._loaders) == 1:
+                _exchanging.add(self)
             return loader
 
     def give_back(self, loader: _Loader) -> None:
@@ -161,6 +165,12 @@ class Session:
         card = _native.mesh_card(mesh)
         if not json.loads(card)["complete"]:
             self.meeting.hold(card, functools.partial(_native.mesh_meet, mesh), self.options.timeout)
+
+    def rest(self) -> None:
+        """At the end of the program: let slower nodes get what this one has for them."""
+        if self._opened is not None and _native.owns(self._opened.pid):
+            for loader in self._loaders:
+                _native.loader_rest(loader.handle, _REST_S)
 
     def state(self, batches: int | None = None) -> dict[str, Any]:
         """Return the state after what was delivered, or after so many batches of the epoch."""
@@ -276,6 +286,15 @@ class Session:
         for name, skipped in zip(("epoch", "total"), self.skipped, strict=True):
             merged[name] = {**merged[name], "skipped": merged[name].get("skipped", 0) + skipped}
         return merged
+
+
+_exchanging: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+@atexit.register
+def _rest() -> None:
+    for session in list(_exchanging):
+        session.rest()
 
 
 STATE = (

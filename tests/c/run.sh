@@ -47,6 +47,20 @@ $run "$build/trainer-c" "$work/images.redox" | tee "$work/c"
 test "$(grep -c '^epoch [01]: 1000 samples in 16 batches, 1498500 bytes, sum of labels 4500$' "$work/c")" = 2
 $run "$build/trainer-cc" "$work/images.redox" 3 | tee "$work/cc"
 awk '{n += $3; bytes += $5; labels += $10} END {exit !(NR == 3 && n == 1000 && bytes == 1498500 && labels == 4500)}' "$work/cc"
+# Two nodes, which are processes here, share the same samples over QUIC.
+port=$((20000 + RANDOM % 10000))
+export WORLD_SIZE=2 REDOX_PEERS=127.0.0.1:$port,127.0.0.1:$((port + 1)) REDOX_TOKEN="a token of this test"
+RANK=1 $run "$build/trainer-c" "$work/images.redox" > "$work/node1" & node1=$!
+RANK=0 $run "$build/trainer-c" "$work/images.redox" > "$work/node0"
+wait $node1
+awk '{n[$2] += $3; bytes[$2] += $8; labels[$2] += $13}
+     END {exit !(n["0:"] == 1000 && bytes["0:"] == 1498500 && labels["0:"] == 4500 && n["1:"] == 1000)}' "$work/node0" "$work/node1"
+unset WORLD_SIZE REDOX_PEERS
+if REDOX_TOKEN=short RANK=0 WORLD_SIZE=2 REDOX_PEERS=127.0.0.1:$port,127.0.0.1:1 "$build/trainer-c" "$work/images.redox" 2> "$work/error"
+then exit 1; fi
+grep -q REDOX_TOKEN "$work/error"
+if RANK=0 WORLD_SIZE=2 "$build/trainer-c" "$work/images.redox" 2> "$work/error"; then exit 1; fi
+grep -q 'REDOX_PEERS.*exchange="off"' "$work/error"
 if "$build/trainer-c" "$work/nothing" 2> "$work/error"; then exit 1; fi
 grep -q "$work/nothing" "$work/error"
 

@@ -80,6 +80,7 @@ int main(int argc, char **argv) {
     for (epoch = 0, failed = 0; epoch < 2 && !failed; epoch++) {
       failed = train(loader) != REDOX_OK;
     }
+    redox_loader_rest(loader, 10000); /* of several nodes, slower ones may still want samples that this one has */
     redox_loader_close(loader);
   }
   redox_close(dataset);

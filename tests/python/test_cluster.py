@@ -26,8 +26,9 @@ import json, os, sys, time, traceback
 import redox
 path, out, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-plan = {"batch_size": 16, "timeout": 30.0, "exchange": "uniform", **options.get("all", {}), **options.get(str(rank), {})}
-workers, epochs, stop = (options.get(name, default) for name, default in (("workers", 0), ("epochs", 1), ("stop", None)))
+plan = {"batch_size": 16, "timeout": 30.0, "exchange": "uniform", **options.get("all", {})}
+plan.update(options.get(str(rank), {}))
+workers, epochs, stop = options.get("workers", 0), options.get("epochs", 1), options.get("stop")
 data = options.get(f"path{rank}", path)
 try:
     if options.get("absent") == rank:
@@ -55,8 +56,9 @@ except BaseException as error:
 with open(os.path.join(out, f"{rank}.tmp"), "w") as file:
     json.dump(told, file)
 os.rename(os.path.join(out, f"{rank}.tmp"), os.path.join(out, f"{rank}.json"))
+others = [os.path.join(out, f"{r}.json") for r in range(world) if r not in (rank, options.get("dies"))]
 for _ in range(600):
-    if "error" in told or all(os.path.exists(os.path.join(out, f"{r}.json")) for r in range(world) if r != options.get("dies")):
+    if "error" in told or all(map(os.path.exists, others)):
         break
     time.sleep(0.05)
 """
@@ -89,13 +91,13 @@ def told(folder: Path, ranks: int, output: str = "") -> list[dict[str, Any]]:
 def torchrun(folder: Path, path: str, per_node: int, nodes: int = 2, **options: Any) -> list[dict[str, Any]]:
     """Run the script under one agent a node; returns what each rank told."""
     folder.mkdir(exist_ok=True)
-    port = free_port()
+    port, program = free_port(), script(folder)
     agents = [
         subprocess.Popen(
             [
                 *(sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--node-rank={node}"),
                 *(f"--nproc-per-node={per_node}", "--master-addr=127.0.0.1", f"--master-port={port}"),
-                *(script(folder), path, str(folder), json.dumps(options)),
+                *(program, path, str(folder), json.dumps(options)),
             ],
             env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
@@ -114,10 +116,11 @@ class Plain:
 
     def __init__(self, folder: Path, path: str, nodes: int = 2, tokens: tuple[str, ...] = (), **options: Any) -> None:
         self.folder, self.nodes = folder, nodes
+        program = script(folder)
         peers = ",".join(f"127.0.0.1:{free_port(socket.SOCK_DGRAM)}" for _ in range(nodes))
         self.processes = [
             subprocess.Popen(
-                [sys.executable, script(folder), path, str(folder), json.dumps(options)],
+                [sys.executable, program, path, str(folder), json.dumps(options)],
                 env=environment(
                     RANK=str(node), WORLD_SIZE=str(nodes), REDOX_PEERS=peers,
                     REDOX_TOKEN=tokens[node] if tokens else "a token for this test",
@@ -193,8 +196,8 @@ def test_a_state_goes_to_other_numbers_of_nodes(pack: Any, tmp_path: Path) -> No
 
 
 def test_the_others_go_on_when_a_node_dies(pack: Any, tmp_path: Path) -> None:
-    path = pack(1600)
-    nodes = Plain(tmp_path, path, 3, pause=0.02, dies=2)
+    path = pack(8000)  # more than the others have been sent when it dies
+    nodes = Plain(tmp_path, path, 3, pause=0.01, dies=2)
     deadline = time.monotonic() + 60
     while nodes.step(2) < 6:
         assert time.monotonic() < deadline, "node 2 does not come to its sixth batch"

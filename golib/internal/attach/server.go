@@ -109,7 +109,7 @@ func (s *Server) shutDown() {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(time.Second):
+	case <-time.After(lastWords + time.Second):
 	}
 }
 

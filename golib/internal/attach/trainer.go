@@ -2,6 +2,7 @@ package attach
 
 import (
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -130,12 +131,18 @@ func (s *Server) lose(t *trainer) {
 	}
 }
 
+// lastWords is how long a loader that nobody here needs any more goes on sending what other nodes want of it.
+const lastWords = 10 * time.Second
+
 // discard closes a loader. mu is held; closing waits for assembly, which does not need it.
 func (s *Server) discard(ld *served) {
 	if !ld.closed {
 		ld.closed = true
 		ld.Cancel()
-		s.closing.Go(func() { ld.Close() })
+		s.closing.Go(func() {
+			_ = ld.Rest(lastWords) // the others can do without
+			ld.Close()
+		})
 	}
 }
 
