@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from redox import client, wire
 from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
 from redox.client import Answered, Connection
+from redox.crew import follow
 from redox.errors import StateError
 from redox.part import Part
 from redox.session import STATE, Progress, Session
@@ -304,6 +305,7 @@ class AttachedPass:
         session.latest = progress
         session.skipped[0] = 0
         if crew.working:
+            follow(crew.trainer)
             from redox import crossing
 
             crossing.by_reference(self, session.world.rank, session.patience)
