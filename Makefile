@@ -67,6 +67,10 @@ test-c: $(VENV)/.dev | $(LOG) ## (also: asan) C and C++ programs against the lib
 test-python: $(VENV)/.dev build | $(LOG) ## the Python suite
 	$(VENV)/bin/python -m pytest $(PYTEST) 2>&1 | tee $(LOG)/python
 
+.PHONY: soak
+soak: $(VENV)/.dev build ## start methods x workers x what the parent did: 300 runs with deadlines (SOAK="--runs 30")
+	$(VENV)/bin/python tests/python/soak.py $(SOAK)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## every fuzz target for FUZZTIME (10s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' golib capi | xargs -r -n 1 dirname | sort -u | while read -r folder; do \

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from redox import client, wire
 from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
 from redox.client import Answered, Connection
+from redox.crew import follow
 from redox.errors import Error, PeerError, StallError, StateError
 from redox.part import Part
 from redox.session import STATE, Progress, Session
@@ -355,6 +356,7 @@ class AttachedPass:
         session.latest = progress
         session.passing = weakref.ref(connection)
         if crew.working:
+            follow(crew.trainer)
             from redox import crossing
 
             crossing.by_reference(self, session.world.rank, session.patience)

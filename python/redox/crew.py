@@ -7,7 +7,10 @@ data sets of a program, two copies of a test suite must never meet.
 from __future__ import annotations
 
 import os
+import select
+import signal
 import sys
+import threading
 from multiprocessing import parent_process
 from typing import TYPE_CHECKING
 
@@ -16,7 +19,7 @@ from redox import client, wire
 if TYPE_CHECKING:
     from redox.world import World
 
-__all__ = ["Crew", "engine_for"]
+__all__ = ["Crew", "engine_for", "follow"]
 
 
 class Crew:
@@ -55,6 +58,33 @@ class Crew:
     def working(self) -> bool:
         """Whether this is a worker."""
         return self.base != wire.NO_BASE
+
+
+_following = 0  # the process that ends with its trainer
+
+
+def follow(trainer: int) -> None:
+    """Let this worker process end when its trainer does.
+
+    PyTorch's workers look for their parent every 5 s; those of a fork server never notice, as their parent is the
+    server, which waits for them.
+    """
+    global _following  # noqa: PLW0603 - once in a process
+    if _following == os.getpid():
+        return
+    _following = os.getpid()
+    try:
+        file = os.pidfd_open(trainer)
+    except OSError:  # it has gone, or may not be watched
+        return
+    threading.Thread(target=_wait_for, args=(file,), name="redox-follow", daemon=True).start()
+
+
+def _wait_for(file: int) -> None:
+    poll = select.poll()  # not select: it knows only small numbers of files
+    poll.register(file, select.POLLIN)
+    poll.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 _forks = 0  # of this process, and of those that it was forked from
