@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from litdata import StreamingDataLoader, StreamingDataset
 from litdata.streaming.writer import BinaryWriter
 
+from harness.data import Shape, collated, ready, value
+
 PACKAGE = "litdata"
+PACKED = True
 
 
-def write(path: Path, rows: Iterator[bytes]) -> None:
+def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
     """Write chunks of 64 MB, as `litdata.optimize` does in its one worker."""
     path.mkdir()
     writer = BinaryWriter(str(path), chunk_bytes="64MB")
-    for label, row in enumerate(rows):
-        writer[label] = {"x": np.frombuffer(row, np.uint8), "label": label}
+    for index, (label, row) in enumerate(rows):
+        writer[index] = {"x": value(shape, row), "label": label}
     writer.done()
     writer.merge()
 
 
-def epochs(path: Path, batch: int, workers: int) -> Callable[[], Iterable[Any]]:
-    """Return what starts an epoch of batches, each a dict with the labels."""
-    data = StreamingDataset(str(path), shuffle=True)
-    loader = StreamingDataLoader(data, batch_size=batch, num_workers=workers, persistent_workers=workers > 0)
-    return lambda: loader
+def _collated(shape: Shape, samples: list[dict[str, Any]]) -> tuple[Any, list[int]]:
+    return collated([(_ready(shape, sample["x"]), sample["label"]) for sample in samples])
+
+
+def _ready(shape: Shape, x: Any) -> Any:
+    return ready(shape, x) if isinstance(x, bytes) else x
+
+
+def load(path: Path, shape: Shape, workers: int, cache: Path) -> Iterable[Any]:
+    """Return a StreamingDataLoader that shuffles."""
+    return StreamingDataLoader(
+        StreamingDataset(str(path), shuffle=True), batch_size=shape.batch, num_workers=workers,
+        persistent_workers=workers > 0, collate_fn=partial(_collated, shape),
+    )  # fmt: skip
+
+
+def state(loader: Any) -> Any:
+    """Return where it stands."""
+    return loader.state_dict()
+
+
+def resume(loader: Any, state: Any) -> None:
+    """Go on there."""
+    loader.load_state_dict(state)

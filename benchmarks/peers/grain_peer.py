@@ -1,0 +1,68 @@
+"""Grain with ArrayRecord: its DataLoader with an IndexSampler; its own threads read, its own processes are workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grain.python as grain
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from harness.data import Shape, collated, ready
+
+PACKAGE = "grain"
+PACKED = True
+
+
+def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
+    """Write one file whose groups are single records, as Grain's documentation wants it for random access."""
+    writer = ArrayRecordWriter(str(path), "group_size:1")
+    for label, row in rows:
+        writer.write(label.to_bytes(8, "little") + row)
+    writer.close()
+
+
+class Ready(grain.MapTransform):
+    """A record as a sample."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+
+    def map(self, record: bytes) -> tuple[Any, int]:
+        return ready(self._shape, record[8:]), int.from_bytes(record[:8], "little")
+
+
+class Loader:
+    """Epochs of a Grain DataLoader, each with a sampler of its own."""
+
+    def __init__(self, path: Path, shape: Shape, workers: int) -> None:
+        self._source, self._shape, self._workers = grain.ArrayRecordDataSource(str(path)), shape, workers
+        self._epoch, self.iterator, self.state = 0, None, None
+
+    def __iter__(self) -> Iterator[Any]:
+        sampler = grain.IndexSampler(len(self._source), grain.NoSharding(), True, num_epochs=1, seed=self._epoch)
+        operations = [Ready(self._shape), grain.Batch(self._shape.batch, batch_fn=collated)]
+        loader = grain.DataLoader(
+            data_source=self._source, sampler=sampler, operations=operations, worker_count=self._workers
+        )
+        self._epoch += 1
+        self.iterator = iter(loader)
+        if self.state is not None:
+            self.iterator.set_state(self.state)
+        return self.iterator
+
+
+def load(path: Path, shape: Shape, workers: int, cache: Path) -> Iterable[Any]:
+    """Return a loader."""
+    return Loader(path, shape, workers)
+
+
+def state(loader: Any) -> Any:
+    """Return where its iterator stands."""
+    return loader.iterator.get_state()
+
+
+def resume(loader: Any, state: Any) -> None:
+    """Go on there."""
+    loader.state = state
