@@ -136,7 +136,9 @@ def collated(samples: list[tuple[Any, int]]) -> tuple[Any, list[int]]:
     import torch
 
     values = [value for value, _ in samples]
-    stacked = torch.from_numpy(np.stack(values)) if isinstance(values[0], np.ndarray) else values
+    stacked: Any = values
+    if not isinstance(values[0], bytes):
+        stacked = torch.from_numpy(np.stack([np.asarray(value) for value in values]))
     return stacked, [int(label) for _, label in samples]
 
 

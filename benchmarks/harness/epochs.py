@@ -72,8 +72,8 @@ def describe(peer: str) -> dict[str, Any]:
 
     adapter = import_module(f"peers.{peer}_peer")
     return {
-        "version": version(adapter.PACKAGE) if adapter.PACKAGE else "", "packed": adapter.PACKED,
-        "resumes": hasattr(adapter, "state"), "kinds": getattr(adapter, "KINDS", None),
+        "package": adapter.PACKAGE, "version": version(adapter.PACKAGE) if adapter.PACKAGE else "",
+        "resumes": hasattr(adapter, "state"),
     }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def labels(batch: Any) -> list[int]:
 
 
 def touch(batch: Any) -> int:
-    """Read a byte of each page of a batch: whoever hands out untouched views of a file reads it here, like all others."""
+    """Read a byte of each page of a batch: who hands out untouched views of a file reads it here, as all others did."""
     values = batch["x"] if isinstance(batch, dict) else batch[0]
     if isinstance(values, list):
         return sum(sum(value[::4096]) if isinstance(value, bytes) else _touched(value) for value in values)
@@ -103,11 +103,14 @@ def _touched(array: Any) -> int:
 
 
 def rate(case: dict[str, Any], seconds: float, cold: bool) -> dict[str, Any]:
-    """Load epochs for some seconds after the first batch; of a cold store only the first one.
+    """Load epochs for some seconds; of a cold store only the first one.
+
+    The rate begins after the first batch, whose time is a column of its own; on a cold store with the constructor: some
+    have copied everything when their first batch comes.
 
     Returns:
-        Rate after the first batch, processor time of all processes from the constructor on, seconds to the first batch
-        from there, samples and bytes given.
+        Rate, processor time of all processes from the constructor on, seconds to the first batch from there, samples
+        and bytes given.
     """
     it = _prepared(case)
     sizes = Source(it.source).sizes
@@ -128,10 +131,10 @@ def rate(case: dict[str, Any], seconds: float, cold: bool) -> dict[str, Any]:
         if end - begin - first >= seconds:
             whole = given >= len(sizes)
             break
-    span = max(1e-9, end - begin - first)
+    span = max(1e-9, end - begin - (0 if cold else first))
     return {
-        "rate": (given - in_first) / span, "cpu_s": tree.cpu(_name()) - cpu, "first_s": first, "samples": given,
-        "bytes": bytes_given, "seconds": span, "whole": whole,
+        "rate": (given - (0 if cold else in_first)) / span, "cpu_s": tree.cpu(_name()) - cpu, "first_s": first,
+        "samples": given, "bytes": bytes_given, "seconds": span, "whole": whole,
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import time
@@ -23,7 +24,7 @@ from harness.rivals import Rival, install
 from harness.slow import HOT, VOID, Emulator, Store
 
 PATIENCE = 300.0  # seconds, beside those that are measured: import, packing, an epoch on a slow store
-KILLED = 5.0  # seconds after which nothing of a killed program may be left
+KILLED = 8.0  # seconds after which nothing of a killed program may be left; torch looks for its parent every 5
 ATTEMPTS = 2  # at a run whose emulator came late
 MIB = 1 << 20
 _numbers = count()
@@ -39,10 +40,7 @@ class Packed:
     path: Path
     samples: int
     shuffled: bool
-
-    def name(self) -> str:
-        """As in rows' names."""
-        return self.rival.title + ("-shuffled" if self.shuffled else "")
+    resumes: bool  # whether its adapter says how
 
 
 class Bench:
@@ -127,6 +125,7 @@ class Bench:
             watch = tree.Left(env[tree.VARIABLE], Path(env["TMPDIR"]))
             child = self._place.start("harness.epochs.forever", install(data.rival.title), env, case=case)
             self._expect(child, "ready")
+            watch.note(str(self._place.hot))
             child.send_signal(signal.SIGKILL)
             child.wait()
             self._place.ended(child)
@@ -168,8 +167,8 @@ class Bench:
             os.kill(process, signal.SIGKILL)
 
     def _expect(self, child: Any, line: str) -> None:
-        said = child.stdout.readline().strip()
-        if said != line:
+        came, _, _ = select.select([child.stdout], [], [], PATIENCE)
+        if not came or child.stdout.readline().strip() != line:
             child.kill()
             child.wait()
             words = self._place.last_words(child)

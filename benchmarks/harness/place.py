@@ -90,10 +90,10 @@ class Place:
         self, command: list[str], env: dict[str, str] | None = None, before: Callable[[], None] | None = None
     ) -> subprocess.Popen[str]:
         """Start a program that ends with us; its errors go to a file, for `last_words`."""
-        errors = tempfile.TemporaryFile("w+", dir=self.disk)
+        errors = tempfile.TemporaryFile("w+", dir=self.disk)  # noqa: SIM115  (closed when the child is forgotten)
         child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-            env=environment() | (env or {}), cwd=self.disk, preexec_fn=before,
+            env=environment() | (env or {}), cwd=self.disk, preexec_fn=before,  # noqa: PLW1509  (there are no threads)
         )  # fmt: skip
         self._children.add(child)
         self._errors[child] = errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -122,7 +123,5 @@ def built(place: Place) -> Path:
 
 def _first() -> None:
     """Run before all others: what comes late because others compute is not the store's slowness."""
-    try:
+    with contextlib.suppress(PermissionError):  # runs in which it came late are void
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
-    except PermissionError:  # runs in which it came late are void
-        pass

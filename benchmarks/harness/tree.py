@@ -74,7 +74,17 @@ class Left:
 
     def __init__(self, name: str, temporary: Path) -> None:
         self._name, self._temporary = name, temporary
-        self._before = self._shared()
+        self._mapped: set[str] = set()
+
+    def note(self, without: str) -> None:
+        """Remember what shared memory the program has now, beside the data: whose the rest is cannot be told."""
+        for process in processes(self._name):
+            for line in Path(f"/proc/{process}/maps").read_text(encoding="utf-8").splitlines():
+                parts = line.split(maxsplit=5)
+                if len(parts) == 6 and parts[5].startswith("/SYSV"):
+                    self._mapped.add(f"SysV {parts[4]}")
+                elif len(parts) == 6 and parts[5].startswith("/dev/shm/") and not parts[5].startswith(without):
+                    self._mapped.add(parts[5])
 
     def look(self, seconds: float) -> dict[str, Any]:
         """Return what is left once that long has passed, or nothing is left any more; then end the processes."""
@@ -82,7 +92,7 @@ class Left:
         while True:
             found = {
                 "processes": len(list(processes(self._name))),
-                "shared memory": len(self._shared() - self._before),
+                "shared memory": len(self._shared() & self._mapped),
                 "files": sum(1 for _ in self._temporary.rglob("*")),
             }
             if not any(found.values()) or time.monotonic() > end:

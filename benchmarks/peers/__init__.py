@@ -3,10 +3,9 @@
 An adapter `peers/NAME_peer.py` has
 
     PACKAGE                               the distribution that it needs, "" for torch alone
-    PACKED                                whether samples lie in the order in which they were written
     write(path, rows, shape)              writes (number, bytes) pairs in its format
-    load(path, shape, workers, cache)     a loader; iterating it is an epoch of batches, (values, labels) or a dict with
-                                          "label"; `cache` is a local folder for what it wants to keep
-    state(loader), resume(loader, state)  where it can be resumed: where it stands, and to go on there. `loader` is a new
-                                          one; the state is pickled between
+    load(path, shape, workers, cache)     a loader; iterating it is an epoch of batches, (values, labels) or a dict
+                                          with "x" and "label"; `cache` is a local folder for what it wants to keep
+    state(loader), resume(loader, state)  if it can be resumed: where it stands, and to go on there with a new one; the
+                                          state is pickled between
 """

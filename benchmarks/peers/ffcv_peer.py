@@ -1,4 +1,4 @@
-"""FFCV: a beton, `OrderOption.QUASI_RANDOM` (its documentation's choice for data larger than memory), its own threads."""
+"""FFCV: a beton, `OrderOption.QUASI_RANDOM` (for data larger than memory, says its documentation)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from ffcv.fields import BytesField, IntField, NDArrayField, RGBImageField
 from ffcv.fields.decoders import BytesDecoder, CenterCropRGBImageDecoder, IntDecoder, NDArrayDecoder
 from ffcv.loader import Loader, OrderOption
 from ffcv.writer import DatasetWriter
-
 from harness.data import SIDE, Shape
 
 PACKAGE = "ffcv"
-PACKED = True
 
 
 class Rows:

@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from harness.data import Shape, collated, ready, write_named
 from torch.utils.data import DataLoader, Dataset
 
-from harness.data import Shape, collated, ready, write_named
-
 PACKAGE = ""
-PACKED = False
 
 
 def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import grain.python as grain
 from array_record.python.array_record_module import ArrayRecordWriter
-
 from harness.data import Shape, collated, ready
 
 PACKAGE = "grain"
-PACKED = True
 
 
 def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
@@ -33,21 +31,19 @@ class Ready(grain.MapTransform):
         return ready(self._shape, record[8:]), int.from_bytes(record[:8], "little")
 
 
-class Loader:
+class Epochs:
     """Epochs of a Grain DataLoader, each with a sampler of its own."""
 
     def __init__(self, path: Path, shape: Shape, workers: int) -> None:
-        self._source, self._shape, self._workers = grain.ArrayRecordDataSource(str(path)), shape, workers
+        self._source, self._workers = grain.ArrayRecordDataSource(str(path)), workers
+        self._operations = [Ready(shape), grain.Batch(shape.batch, batch_fn=collated)]
         self._epoch, self.iterator, self.state = 0, None, None
 
     def __iter__(self) -> Iterator[Any]:
-        sampler = grain.IndexSampler(len(self._source), grain.NoSharding(), True, num_epochs=1, seed=self._epoch)
-        operations = [Ready(self._shape), grain.Batch(self._shape.batch, batch_fn=collated)]
-        loader = grain.DataLoader(
-            data_source=self._source, sampler=sampler, operations=operations, worker_count=self._workers
-        )
         self._epoch += 1
-        self.iterator = iter(loader)
+        sampler = grain.IndexSampler(len(self._source), grain.NoSharding(), True, num_epochs=1, seed=self._epoch)
+        what = {"data_source": self._source, "sampler": sampler, "operations": self._operations}
+        self.iterator = iter(grain.DataLoader(**what, worker_count=self._workers))
         if self.state is not None:
             self.iterator.set_state(self.state)
         return self.iterator
@@ -55,14 +51,8 @@ class Loader:
 
 def load(path: Path, shape: Shape, workers: int, cache: Path) -> Iterable[Any]:
     """Return a loader."""
-    return Loader(path, shape, workers)
+    return Epochs(path, shape, workers)
 
 
-def state(loader: Any) -> Any:
-    """Return where its iterator stands."""
-    return loader.iterator.get_state()
-
-
-def resume(loader: Any, state: Any) -> None:
-    """Go on there."""
-    loader.state = state
+state = lambda loader: loader.iterator.get_state()  # noqa: E731
+resume = lambda loader, state: setattr(loader, "state", state)  # noqa: E731

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
-from datasets import load_dataset
+from datasets import config, load_dataset
+from harness.data import Shape, collated, ready
 from torch.utils.data import DataLoader
 
-from harness.data import Shape, collated, ready
-
 PACKAGE = "datasets"
-PACKED = True
-SHARDS = 16
-GROUP = 1000  # rows
+SHARDS, GROUP = 16, 1000  # files, and rows in a group of one
+
+config.SLEEP_TIME_ON_THREADS_SHUTDOWN = 0  # 5 s at the end of each epoch, which only large data hide
 
 
 def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
@@ -35,25 +35,27 @@ def _collated(shape: Shape, samples: list[dict[str, Any]]) -> tuple[Any, list[in
     return collated([(ready(shape, sample["x"]), sample["label"]) for sample in samples])
 
 
-class Epochs:
-    """Each epoch in its own order, as `set_epoch` is for."""
-
-    def __init__(self, path: Path, shape: Shape, workers: int) -> None:
-        files = sorted(str(file) for file in path.glob("*.parquet"))
-        data = load_dataset("parquet", data_files=files, split="train", streaming=True)
-        self.data = data.shuffle(seed=0, buffer_size=1000)
-        self._loader = DataLoader(
-            self.data, shape.batch, num_workers=workers, persistent_workers=workers > 0,
-            collate_fn=partial(_collated, shape),
-        )  # fmt: skip
-        self._epoch = 0
+class Epochs(DataLoader[Any]):
+    """Each epoch in an order of its own, as `set_epoch` is for."""
 
     def __iter__(self) -> Iterator[Any]:
-        self.data.set_epoch(self._epoch)
-        self._epoch += 1
-        return iter(self._loader)
+        self.dataset.set_epoch(next(self.__dict__.setdefault("epochs", count())))
+        return super().__iter__()
 
 
 def load(path: Path, shape: Shape, workers: int, cache: Path) -> Iterable[Any]:
     """Return a loader."""
-    return Epochs(path, shape, workers)
+    files = sorted(str(file) for file in path.glob("*.parquet"))
+    data = load_dataset("parquet", data_files=files, split="train", streaming=True).shuffle(seed=0, buffer_size=1000)
+    collate = partial(_collated, shape)
+    return Epochs(data, shape.batch, num_workers=workers, persistent_workers=workers > 0, collate_fn=collate)
+
+
+def state(loader: Any) -> Any:
+    """Return where it stands, without its buffer."""
+    return loader.dataset.state_dict()
+
+
+def resume(loader: Any, state: Any) -> None:
+    """Go on there."""
+    loader.dataset.load_state_dict(state)

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from harness.data import Shape
 from torch.utils.data import DataLoader, Dataset
 
-from harness.data import Shape
-
 PACKAGE = ""
-PACKED = False
-KINDS = ("uint8[3072]",)
 
 
 def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from peers.redox_peer import PACKAGE, PACKED, SHUFFLES, resume, state
+from peers.redox_peer import PACKAGE, SHUFFLES, resume, state
 from peers.redox_peer import load as _load
 from peers.redox_peer import write as _write
 
-__all__ = ["PACKAGE", "PACKED", "SHUFFLES", "load", "resume", "state", "write"]
+__all__ = ["PACKAGE", "SHUFFLES", "load", "resume", "state", "write"]
 
 write = partial(_write, chunk_size="8mb")
 load = partial(_load, memory_limit="512mb")

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import redox
-
 from harness.data import Shape, scaled, value
 
 PACKAGE = ""
-PACKED = True
 SHUFFLES = True  # when it packs
 
 

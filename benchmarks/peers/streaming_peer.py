@@ -7,19 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.data import Shape, collated, ready, value
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
 
-from harness.data import Shape, collated, ready, value
-
 PACKAGE = "mosaicml-streaming"
-PACKED = True
 
 
 def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
-    """Write shards of 64 MB, its default."""
+    """Write shards of 32 MB."""
     kind = "bytes" if shape.kind in ("bytes", "jpeg") else "ndarray"
-    with MDSWriter(out=str(path), columns={"x": kind, "label": "int"}) as writer:
+    with MDSWriter(out=str(path), columns={"x": kind, "label": "int"}, size_limit=32 << 20) as writer:
         for label, row in rows:
             writer.write({"x": value(shape, row), "label": label})
 

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import webdataset as wds
-
 from harness.data import Shape, collated, ready
 
 PACKAGE = "webdataset"
-PACKED = True
-SHARD = 64 << 20  # bytes
+SHARD = 32 << 20  # bytes
 
 
 def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
