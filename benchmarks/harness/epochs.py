@@ -102,8 +102,8 @@ def _touched(array: Any) -> int:
 # ---- measuring ---------------------------------------------------------------------------------------------------
 
 
-def rate(case: dict[str, Any], seconds: float, cold: bool) -> dict[str, Any]:
-    """Load epochs for some seconds; of a cold store only the first one.
+def rate(case: dict[str, Any], seconds: float, cold: bool, compute_s: float = 0) -> dict[str, Any]:
+    """Load epochs for some seconds; of a cold store only the first one; after each batch `compute_s` pass elsewhere.
 
     The rate begins after the first batch, whose time is a column of its own; on a cold store with the constructor: some
     have copied everything when their first batch comes.
@@ -123,6 +123,8 @@ def rate(case: dict[str, Any], seconds: float, cold: bool) -> dict[str, Any]:
     for batch in _epochs(loader, 1 if cold else sys.maxsize, begin, seconds):
         numbers = labels(batch)
         touch(batch)
+        if compute_s:
+            time.sleep(compute_s)
         end = time.perf_counter()
         given += len(numbers)
         bytes_given += int(sizes[numbers].sum())

@@ -49,14 +49,14 @@ class Bench:
     def __init__(self, place: Place) -> None:
         self._place = place
 
-    def rate(self, data: Packed, store: Store, workers: int, seconds: float) -> dict[str, Any]:
+    def rate(self, data: Packed, store: Store, workers: int, seconds: float, compute_s: float = 0) -> dict[str, Any]:
         """Return what an epoch gave, and what the store did for it; see `epochs.rate`."""
         for attempt in range(ATTEMPTS):
             with self._run(data, store, workers) as (case, env, emulator):
                 if emulator:
                     emulator.look()
                 python = install(data.rival.title)
-                what: dict[str, Any] = {"case": case, "seconds": seconds, "cold": store.slow}
+                what: dict[str, Any] = {"case": case, "seconds": seconds, "cold": store.slow, "compute_s": compute_s}
                 child = self._place.start("harness.epochs.rate", python, env, **what)
                 found = self._place.result(child, seconds + PATIENCE) | {"workers": workers}
                 if emulator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -54,6 +55,7 @@ RIVALS = (
     Rival("memmap", "memmap", shapes=("3KB",)),
     Rival("WebDataset", "webdataset", ("webdataset==1.0.2",), "webdataset"),
     Rival("LitData", "litdata", ("litdata==0.2.76",), "litdata"),
+    Rival("LitData-remote", "litdata_remote", ("litdata==0.2.76",), "litdata", slow_only=True),
     Rival("Streaming", "streaming", STREAMING, "streaming"),
     Rival("Streaming-remote", "streaming_remote", STREAMING, "streaming", slow_only=True),
     Rival("Grain", "grain", ("grain==0.2.18", "array_record==0.8.6"), "grain"),
@@ -92,8 +94,8 @@ def install(title: str) -> Path:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = [line for line in (done.stderr + done.stdout).splitlines() if "rror" in line]
-        raise RuntimeError(f"can't be installed: {lines[0].strip() if lines else 'no words'}")
+        errors = re.findall(r"\w+Error: .*|error: .*", done.stderr + done.stdout, re.IGNORECASE)
+        raise RuntimeError(f"can't be installed: {max(errors, key=len) if errors else 'no words'}")
 
 
 # ---- in the rivals' process, for the table of targets -------------------------------------------------------------

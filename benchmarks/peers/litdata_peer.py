@@ -33,10 +33,13 @@ def _ready(shape: Shape, x: Any) -> Any:
     return ready(shape, bytes(x)) if isinstance(x, bytes | memoryview) else x
 
 
-def load(path: Path, shape: Shape, workers: int, cache: Path) -> Iterable[Any]:
-    """Return a StreamingDataLoader that shuffles."""
+def load(path: Path, shape: Shape, workers: int, cache: Path, remote: bool = False) -> Iterable[Any]:
+    """Return a StreamingDataLoader that shuffles, over chunks that are read where they are, or copied first."""
+    where: dict[str, Any] = (
+        {"input_dir": f"local:{path}", "cache_dir": str(cache)} if remote else {"input_dir": str(path)}
+    )
     return StreamingDataLoader(
-        StreamingDataset(str(path), shuffle=True), batch_size=shape.batch, num_workers=workers,
+        StreamingDataset(**where, shuffle=True), batch_size=shape.batch, num_workers=workers,
         persistent_workers=workers > 0, collate_fn=partial(_collated, shape),
     )  # fmt: skip
 
