@@ -1,7 +1,7 @@
 """File redirection as the paper's artifact has it (MemHub), simulated: how often a chunk is opened in an epoch.
 
 The files are shuffled once and cut into chunks; some consecutive chunks share the slots of one chunk in memory. A
-request for a file is answered with the file that its slot holds. Where the slot is empty, one of the group's chunks that
+request for a file is answered with the file that its slot holds. Where the slot is empty, a chunk of the group that
 still has its file is opened, and all empty slots that it can fill are filled: a few of its files, as the rest are full.
 """
 
