@@ -25,7 +25,7 @@ LOG := build/log
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # ---- the two commands of the README -----------------------------------------------------------------------------
 
@@ -100,8 +100,21 @@ fmt: $(VENV)/.dev ## format Go and Python
 	$(VENV)/bin/ruff format .
 
 .PHONY: bench
-bench: $(VENV)/.dev build ## the table of targets: Redox beside C and other loaders (BENCH="--quick --only 3KB")
+bench: $(VENV)/.dev build ## Redox beside its rivals, on fast and slow storage (BENCH="--quick --only 3KB"); the gate
+	$(VENV)/bin/python benchmarks/epoch.py --json build/epoch.json $(BENCH)
+	test ! -e benchmarks/results/epoch.json || $(VENV)/bin/python benchmarks/gate.py benchmarks/results/epoch.json build/epoch.json
+
+.PHONY: bench-targets
+bench-targets: $(VENV)/.dev build ## the table of targets: Redox beside what C can do (BENCH="--quick --only 3KB")
 	$(VENV)/bin/python benchmarks/targets.py $(BENCH)
+
+.PHONY: bench-growth
+bench-growth: $(VENV)/.dev build ## what grows with the data, the nodes and the workers
+	$(VENV)/bin/python benchmarks/growth.py --json build/growth.json $(BENCH)
+
+.PHONY: charts
+charts: $(VENV)/.dev ## docs/charts from benchmarks/results
+	$(VENV)/bin/python benchmarks/chart.py benchmarks/results/*.json
 
 .PHONY: bench-go
 bench-go: ## Go micro-benchmarks

@@ -19,13 +19,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import core, footprint, packing, speed
+from harness import core, footprint, packing, seeds, speed
 from harness.machine import Busy, facts
 from harness.place import Place
 from harness.table import Row, markdown
 
 SPEED = {row.name: row for row in speed.COMPARISONS}
-NAMES = (*SPEED, *core.NAMES, *footprint.NAMES, *packing.NAMES)
+NAMES = (*SPEED, *core.NAMES, *footprint.NAMES, *packing.NAMES, *seeds.NAMES)
 
 
 def main() -> int:
@@ -65,6 +65,9 @@ def _measure(place: Place, names: set[str], rounds: int, quick: bool) -> tuple[l
     if names & set(packing.NAMES):
         print("packing", flush=True)
         rows += packing.measure(place, names, min(rounds, 3), quick)
+    if names & set(seeds.NAMES):
+        print("what the papers promise", flush=True)
+        rows += seeds.measure(place, names, min(rounds, 3), quick)
     return rows, versions
 
 

@@ -65,12 +65,17 @@ def _plan(name: str, rounds: int, quick: bool) -> Row:
     )
 
 
-def _bench(pattern: str, count: int, duration: str) -> list[dict[str, float]]:
-    output = _go_test("-run", "^$", "-bench", pattern, "-benchtime", duration, "-count", str(count), PLAN)
-    found = [value for values in metrics(output).values() for value in values]
+def go_bench(package: str, pattern: str, count: int, duration: str) -> dict[str, list[dict[str, float]]]:
+    """Run Go benchmarks and return what they print; see `metrics`."""
+    output = _go_test("-run", "^$", "-bench", pattern, "-benchtime", duration, "-count", str(count), package)
+    found = metrics(output)
     if not found:
         raise MeasureError(f"no benchmark {pattern}")
     return found
+
+
+def _bench(pattern: str, count: int, duration: str) -> list[dict[str, float]]:
+    return [value for values in go_bench(PLAN, pattern, count, duration).values() for value in values]
 
 
 def _allocations() -> Row:

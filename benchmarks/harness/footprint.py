@@ -13,6 +13,7 @@ from harness.data import DATA_BYTES, SMALL, write_redox
 from harness.place import MeasureError, Place
 from harness.speed import fitting_window
 from harness.table import Row, absolute, skipped
+from harness.tree import pss
 
 NAMES = ("memory", "resident", "import", "first-batch")
 LIMIT = DATA_BYTES // 20
@@ -57,16 +58,17 @@ def _memory(place: Place, path: Path, rounds: int) -> list[Row]:
         child.stdout.readline()
         # The share of libraries that others have mapped, too, changes when those end: what PyTorch brings is left out.
         libraries = {name for name in pss(child.pid) if name.startswith("/")}
-        before = peak = sum(pss(child.pid, libraries).values())
+        before = peak = _bytes(child.pid, libraries)
         child.stdin.write("go\n")
         child.stdin.flush()
         while child.poll() is None:
-            peak = max(peak, sum(pss(child.pid, libraries).values()))
+            peak = max(peak, _bytes(child.pid, libraries))
             time.sleep(0.005)
         if child.returncode:
-            raise MeasureError("the process whose memory is measured failed")
+            raise MeasureError(f"the process whose memory is measured failed: {place.last_words(child)}")
         above.append((peak - before) / MIB)
         resident.append(float(child.stdout.read()) / MIB)
+        place.ended(child)
     limit = LIMIT / MIB
     note = f"memory_limit {limit:.1f} MiB, data {DATA_BYTES // LIMIT} times that, window {window}, two epochs"
     return [
@@ -75,24 +77,8 @@ def _memory(place: Place, path: Path, rounds: int) -> list[Row]:
     ]
 
 
-def pss(process: int, without: Collection[str] = ()) -> dict[str, int]:
-    """Return a process's proportional memory by what is mapped; nothing once it is gone.
-
-    Args:
-        process: Its id.
-        without: Files to leave out.
-    """
-    found: dict[str, int] = {}
-    name = ""
-    try:
-        for line in Path(f"/proc/{process}/smaps").read_text(encoding="utf-8").splitlines():
-            if line.startswith("Pss:"):
-                found[name] = found.get(name, 0) + int(line.split()[1]) * 1024
-            elif "-" in line.split(" ", 1)[0]:
-                name = line.split(maxsplit=5)[5] if len(line.split(maxsplit=5)) > 5 else ""
-    except OSError:
-        return {}
-    return {name: size for name, size in found.items() if name not in without}
+def _bytes(process: int, without: Collection[str]) -> int:
+    return sum(size for name, size in pss(process).items() if name not in without)
 
 
 def load(path: str, memory_limit: int, window: int | None) -> None:

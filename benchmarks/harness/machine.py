@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("numpy", "torch", "webdataset", "litdata", "mosaicml-streaming")
+PACKAGES = ("numpy", "torch")
 
 
 def facts(peers: dict[str, str]) -> dict[str, Any]:
@@ -24,9 +24,9 @@ def facts(peers: dict[str, str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "go": _output("go", "version").removeprefix("go version "),
         "compiler": _output("cc", "--version").partition("\n")[0],
-        "packages": {name: _version(name) for name in PACKAGES[:2]} | peers,
+        "packages": {name: _version(name) for name in PACKAGES} | peers,
         "commit": _output("git", "-C", str(ROOT), "describe", "--always", "--dirty") or "unknown",
-        "command": " ".join(["python", "benchmarks/targets.py", *sys.argv[1:]]),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
     }
 
 

@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import IO, Any
 
 from harness.machine import ROOT
 
 ENOUGH = 10 << 30  # bytes that the data of all rows take
 SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+HOURS = 4 * 3600.0  # no child takes that long
 BENCHMARKS = ROOT / "benchmarks"
 
 
@@ -42,6 +44,7 @@ class Place:
     def __init__(self, hot: Path | None, disk: Path | None) -> None:
         self._parents = hot or hot_folder(), disk or Path(tempfile.gettempdir())
         self._children: set[subprocess.Popen[str]] = set()
+        self._errors: dict[subprocess.Popen[str], IO[str]] = {}
         self.interrupted = False  # by a signal, even where what it broke off raised something else than its exception
 
     def __enter__(self) -> Place:
@@ -75,31 +78,69 @@ class Place:
 
     def child(self, way: str, python: Path | None = None, **what: Any) -> dict[str, Any]:
         """Run a way of `child.py` in a fresh process and return what it found."""
-        command = [str(python or sys.executable), "-m", "harness.child", way, json.dumps(what)]
-        return self._json(command)
+        return self._json(self._way(way, python, what))
 
-    def start(self, way: str, **what: Any) -> subprocess.Popen[str]:
+    def start(
+        self, way: str, python: Path | None = None, env: dict[str, str] | None = None, **what: Any
+    ) -> subprocess.Popen[str]:
         """Start a child that talks through its standard input and output."""
-        command = [sys.executable, "-m", "harness.child", way, json.dumps(what)]
+        return self.begin(self._way(way, python, what), env)
+
+    def begin(
+        self, command: list[str], env: dict[str, str] | None = None, before: Callable[[], None] | None = None
+    ) -> subprocess.Popen[str]:
+        """Start a program that ends with us; its errors go to a file, for `last_words`."""
+        errors = tempfile.TemporaryFile("w+", dir=self.disk)  # noqa: SIM115  (closed when the child is forgotten)
         child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(), cwd=self.disk
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+            env=environment() | (env or {}), cwd=self.disk, preexec_fn=before,  # noqa: PLW1509  (there are no threads)
+        )  # fmt: skip
         self._children.add(child)
+        self._errors[child] = errors
         return child
+
+    def result(self, child: subprocess.Popen[str], seconds: float) -> dict[str, Any]:
+        """Return the last line that a child wrote, read as JSON, when it has ended.
+
+        Raises:
+            MeasureError: It failed, or did not end in so many seconds.
+        """
+        hung = False
+        try:
+            output, _ = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            output, _ = child.communicate()
+            hung = True
+        words = self.last_words(child)
+        self.ended(child)
+        if hung and not output.rstrip().endswith("}"):
+            raise MeasureError(f"did not end in {seconds:.0f} s")
+        if child.returncode and not hung:
+            raise MeasureError(words)
+        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+        return found | ({"hung": True} if hung else {})  # measured, but its process would not end
+
+    def last_words(self, child: subprocess.Popen[str]) -> str:
+        """Return the last line of what a child wrote to its standard error."""
+        self._errors[child].seek(0)
+        return (self._errors[child].read().strip() or f"ended with {child.poll()}, no words").splitlines()[-1]
+
+    def ended(self, child: subprocess.Popen[str]) -> None:
+        """Forget a child that has ended."""
+        self._children.discard(child)
+        self._errors.pop(child).close()
+
+    @staticmethod
+    def _way(way: str, python: Path | None, what: dict[str, Any]) -> list[str]:
+        return [str(python or sys.executable), "-m", "harness.child", way, json.dumps(what)]
 
     def _json(self, command: list[str]) -> dict[str, Any]:
         """Return the last line of a command's output, read as JSON. The child ends with us."""
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), cwd=self.disk
-        )
-        self._children.add(child)
-        output, errors = child.communicate()
-        self._children.discard(child)
-        if child.returncode:
-            last = (errors.strip() or output.strip() or "no words").splitlines()[-1]
-            raise MeasureError(f"{Path(command[0]).name} {' '.join(command[2:4])}: {last}")
-        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-        return found
+        try:
+            return self.result(self.begin(command), HOURS)
+        except MeasureError as error:
+            raise MeasureError(f"{Path(command[0]).name} {' '.join(command[2:4])}: {error}") from None
 
 
 def environment() -> dict[str, str]:

@@ -1,10 +1,14 @@
-"""Rivals in an environment of their own, so that what they depend on does not change what Redox is measured with."""
+"""Rivals, each in an environment of its own: what they depend on changes neither Redox's measurements nor another's."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -14,50 +18,99 @@ from harness.child import length, timed
 from harness.data import SMALL, random_rows
 from harness.machine import ROOT
 
-ENVIRONMENT = ROOT / ".bench-venv"
-PACKAGES = {"Streaming": "mosaicml-streaming", "LitData": "litdata", "WebDataset": "webdataset"}
-PINS = {"mosaicml-streaming": "0.13.0", "litdata": "0.2.76", "webdataset": "1.0.2"}
+ENVIRONMENTS = ROOT / ".bench-venv"
 
 
-def install(package: str) -> Path:
-    """Return the rivals' Python with a package installed in it.
+@dataclass(frozen=True)
+class Rival:
+    """A loader.
 
-    Torch is taken from this environment by a path file: it is the same for all, and too large to have twice.
+    Attributes:
+        title: In tables.
+        peer: Its adapter, `peers/PEER_peer.py`.
+        packages: What is installed for it, pinned; nothing: it runs in this environment.
+        environment: The folder of its environment.
+        shapes: Of the samples that it is for; none: all.
+        slow_only: Whether it is for slow stores only.
+    """
+
+    title: str
+    peer: str
+    packages: tuple[str, ...] = ()
+    environment: str = ""
+    shapes: tuple[str, ...] = ()
+    slow_only: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Whether it is Redox."""
+        return self.peer.startswith("redox")
+
+
+STREAMING = ("mosaicml-streaming==0.13.0",)
+RIVALS = (
+    Rival("Redox", "redox"),
+    Rival("Redox-8MiB", "redox_large", shapes=("110KB-varied",)),
+    Rival("files", "files"),
+    Rival("memmap", "memmap", shapes=("3KB",)),
+    Rival("WebDataset", "webdataset", ("webdataset==1.0.2",), "webdataset"),
+    Rival("LitData", "litdata", ("litdata==0.2.76",), "litdata"),
+    Rival("LitData-remote", "litdata_remote", ("litdata==0.2.76",), "litdata", slow_only=True),
+    Rival("Streaming", "streaming", STREAMING, "streaming"),
+    Rival("Streaming-remote", "streaming_remote", STREAMING, "streaming", slow_only=True),
+    Rival("Grain", "grain", ("grain==0.2.18", "array_record==0.8.6"), "grain"),
+    Rival("HF-iterable", "huggingface", ("datasets==5.2.0",), "huggingface"),
+    Rival("FFCV", "ffcv", ("numba==0.68.1", "opencv-python-headless", "ffcv==1.0.2"), "ffcv"),
+)
+TITLES = {rival.title: rival for rival in RIVALS}
+TARGETS = ("Streaming", "LitData", "WebDataset")  # in the table of targets
+
+
+@cache
+def install(title: str) -> Path:
+    """Return the Python of a rival, its packages installed.
+
+    Torch is taken from this environment by a path file: it is the same for all, and too large to have many times.
 
     Raises:
         RuntimeError: It can't be installed here; the message says why.
     """
-    python = ENVIRONMENT / "bin" / "python"
+    rival = TITLES[title]
+    if not rival.packages:
+        return Path(sys.executable)
+    folder = ENVIRONMENTS / rival.environment
+    python = folder / "bin" / "python"
     if not python.exists():
-        _run([sys.executable, "-m", "venv", str(ENVIRONMENT)])
+        _run([sys.executable, "-m", "venv", str(folder)])
         packages = subprocess.run(
             [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
             capture_output=True, text=True, check=True,
         ).stdout.strip()  # fmt: skip
         Path(packages, "shared.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{package}=={PINS[package]}"])
+    _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *rival.packages])
     return python
 
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        raise RuntimeError(f"can't be installed: {lines[-1] if lines else 'no words'}")
+        errors = re.findall(r"\w+Error: .*|error: .*", done.stderr + done.stdout, re.IGNORECASE)
+        raise RuntimeError(f"can't be installed: {max(errors, key=len) if errors else 'no words'}")
 
 
-# ---- in the rivals' process ------------------------------------------------------------------------------------
+# ---- in the rivals' process, for the table of targets -------------------------------------------------------------
 
 
-def write(name: str, path: str, samples: int) -> dict[str, Any]:
+def write(peer: str, path: str, samples: int) -> dict[str, Any]:
     """Write the small samples in a rival's format."""
-    peer = import_module(f"peers.{name.lower()}_peer")
-    peer.write(Path(path), random_rows(SMALL, samples))
-    return {"version": version(peer.PACKAGE)}
+    adapter = import_module(f"peers.{peer}_peer")
+    adapter.write(Path(path), enumerate(random_rows(SMALL, samples)), SMALL)
+    return {"version": version(adapter.PACKAGE)}
 
 
-def load(name: str, path: str, workers: int, seconds: float) -> dict[str, Any]:
+def load(peer: str, path: str, workers: int, seconds: float) -> dict[str, Any]:
     """Load them in batches."""
-    peer = import_module(f"peers.{name.lower()}_peer")
-    epoch = peer.epochs(Path(path), SMALL.batch, workers)
-    return timed(epoch, length, seconds / 2, seconds)
+    adapter = import_module(f"peers.{peer}_peer")
+    with tempfile.TemporaryDirectory() as cached:
+        loader = adapter.load(Path(path), SMALL, workers, Path(cached))
+        return timed(lambda: loader, length, seconds / 2, seconds)

@@ -39,7 +39,7 @@ def _small() -> list[Comparison]:
         Comparison("3KB-samplewise-memmap", SMALL, "samplewise", ("memmap",), "DataLoader over np.memmap", 3),
         Comparison("3KB-files", SMALL, "tenth", files, "DataLoader over files", 10),
     ]
-    for name in rivals.PACKAGES:
+    for name in rivals.TARGETS:
         ways = tuple(f"{name}{workers}" for workers in WORKERS)
         rows.append(Comparison(f"3KB-{name}", SMALL, "tenth", ways, name, 10))
     return rows
@@ -91,7 +91,7 @@ class Rates:
 
     def _measure(self, way: str) -> dict[str, Any]:
         name, workers = (way[:-1], int(way[-1])) if way[-1].isdigit() else (way, 0)
-        if name in rivals.PACKAGES:
+        if name in rivals.TARGETS:
             return self._rival(name, workers)
         return self._own(name, workers)
 
@@ -118,15 +118,17 @@ class Rates:
     def _rival(self, name: str, workers: int) -> dict[str, Any]:
         key = f"rival {name}"
         if key not in self._made:
-            python = rivals.install(rivals.PACKAGES[name])
+            python = rivals.install(name)
             path = str(self._place.hot / name)
-            written = self._place.child("harness.rivals.write", python, name=name, path=path, samples=self._samples)
-            self.versions[rivals.PACKAGES[name]] = written["version"]
+            peer = rivals.TITLES[name].peer
+            written = self._place.child("harness.rivals.write", python, peer=peer, path=path, samples=self._samples)
+            self.versions[name] = written["version"]
             self._made[key] = python, path
         python, path = self._made[key]
         return self._place.child(
-            "harness.rivals.load", python, name=name, path=path, workers=workers, seconds=self._seconds
-        )
+            "harness.rivals.load", python, peer=rivals.TITLES[name].peer, path=path, workers=workers,
+            seconds=self._seconds,
+        )  # fmt: skip
 
     def _data(self, name: str, write: Callable[[Shape, Path, int], None]) -> str:
         if name not in self._made:

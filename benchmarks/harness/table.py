@@ -110,11 +110,15 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def markdown(rows: list[Row]) -> str:
     """Return the table, aligned, as Markdown; the notes below it."""
-    lines = [HEADINGS, *(cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    lines.insert(1, tuple("-" * width for width in widths))
-    table = [
-        "| " + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + " |" for line in lines
-    ]
     notes = [f"- {row.name}: {row.note}" for row in rows if row.note]
-    return "\n".join([*table, "", *notes])
+    return "\n".join([aligned(HEADINGS, [cells(row) for row in rows]), "", *notes])
+
+
+def aligned(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a table as Markdown whose columns are as wide as what is in them."""
+    lines = [headings, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    lines.insert(1, tuple("-" * width for width in widths))
+    return "\n".join(
+        "| " + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )

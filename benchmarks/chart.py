@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Draw the charts of README and docs from what `epoch.py` and `growth.py` stored: SVG and PNG, readable without colour.
+
+    python benchmarks/chart.py benchmarks/results/epoch.json benchmarks/results/growth.json --to docs/charts
+
+Needs matplotlib, which the development environment has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+from harness.data import IMAGES, SMALL, VARIED
+from harness.slow import STORES
+
+GREY = "0.75"
+LIMITS = {"parallel": 200e6, "disk": 150e6, "metadata": 1000e6}  # bytes a second
+MARKS = "osD^vP*X<>hd"
+LINES = {"plan": "samples", "index": "chunks", "nodes": "nodes", "workers": "workers"}
+
+
+def main() -> None:
+    """Draw whatever the given files have."""
+    parser = argparse.ArgumentParser(description="Draw charts from what epoch.py and growth.py stored.")
+    parser.add_argument("results", type=Path, nargs="+", help="their JSON files")
+    parser.add_argument("--to", type=Path, default=Path("docs/charts"), help="the folder (docs/charts)")
+    options = parser.parse_args()
+    options.to.mkdir(parents=True, exist_ok=True)
+    plt.rcParams |= {
+        "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none",
+        "svg.hashsalt": "redox",
+    }  # fmt: skip
+    for path in options.results:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for shape in (SMALL, VARIED, IMAGES):
+            for store in STORES:
+                rows = [row for row in found.get("rows", []) if row["shape"] == shape.name]
+                rows = [row for row in rows if row["store"] == store.name and "rate" in row["summary"]]
+                if rows:
+                    _bars(rows, f"{shape.name}: {store.words}", shape.size, options.to / f"{shape.name}-{store.name}")
+                    _mixed(rows, f"{shape.name}: {store.words}", options.to / f"{shape.name}-{store.name}-mixing")
+        for name, lines in found.get("growth", {}).items():
+            _growth(lines, name, options.to / f"growth-{name}")
+
+
+def _bars(rows: list[dict[str, Any]], title: str, size: int, to: Path) -> None:
+    """Samples a second of each loader; Redox dark, what is packed in the classes' order hatched."""
+    rows = sorted(rows, key=lambda row: row["summary"]["rate"])
+    figure, axes = plt.subplots(figsize=(7, 0.6 + 0.24 * len(rows)))
+    for place, row in enumerate(rows):
+        it = row["summary"]
+        own, in_order = row["title"].startswith("Redox"), row["packed"] and not row["shuffled"]
+        axes.barh(
+            place, it["rate"], color="0.25" if own else GREY, hatch="///" if in_order else "", edgecolor="white",
+            xerr=[[it["rate"] - it["low"]], [it["high"] - it["rate"]]], error_kw={"lw": 0.8},
+        )  # fmt: skip
+        axes.text(it["high"], place, f"  {it['rate']:,.0f}", va="center", fontsize=7)
+    axes.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    limit = LIMITS.get(rows[0]["store"], 0) / size
+    if limit:
+        axes.axvline(limit, color="black", lw=0.8, ls="--")
+        axes.text(limit, -0.9, "limit ", ha="right", fontsize=7)
+    axes.set_xlabel("samples/s, median and range of the rounds; hatched: packed in the order of the classes")
+    axes.set_title(title, loc="left", fontsize=9)
+    _save(figure, to)
+
+
+def _mixed(rows: list[dict[str, Any]], title: str, to: Path) -> None:
+    """Mixing against speed, where both are known; the best corner is at the lower right."""
+    rows = [row for row in rows if "vif" in row["properties"]]
+    if len(rows) < 2:
+        return
+    figure, axes = plt.subplots(figsize=(7, 4))
+    titles = list(dict.fromkeys(row["title"] for row in rows))
+    for row in rows:
+        full = row["shuffled"] or not row["packed"]
+        axes.plot(
+            row["summary"]["rate"], row["properties"]["vif"], MARKS[titles.index(row["title"]) % len(MARKS)],
+            color="black", mfc="black" if full else "white", label=_label(row),
+        )  # fmt: skip
+    axes.set(xscale="log", yscale="log", xlabel="samples/s", ylabel="VIF on class-sorted data (1: full shuffle)")
+    axes.axhline(1, color=GREY, lw=0.8)
+    axes.legend(fontsize=7, frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
+    axes.set_title(title, loc="left", fontsize=9)
+    _save(figure, to)
+
+
+def _growth(lines: list[dict[str, float]], name: str, to: Path) -> None:
+    """Every column over the size, each in a panel of its own."""
+    over = LINES[name]
+    columns = [column for column in lines[0] if column != over]
+    figure, panels = plt.subplots(1, len(columns), figsize=(3.2 * len(columns), 2.6), squeeze=False)
+    for axes, column in zip(panels[0], columns, strict=True):
+        axes.plot([line[over] for line in lines], [line[column] for line in lines], "ko-", ms=4, lw=1)
+        axes.set(xscale="log", xlabel=over, title=column)
+        if column in ("B", "MiB"):
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+    _save(figure, to)
+
+
+def _label(row: dict[str, Any]) -> str:
+    order = "" if not row["packed"] else ", shuffled" if row["shuffled"] else ", in order"
+    workers = row["summary"]["workers"]
+    return f"{row['title']}{order} [{workers}]"
+
+
+def _save(figure: Any, to: Path) -> None:
+    figure.tight_layout()
+    figure.savefig(to.with_suffix(".svg"), metadata={"Date": None}, bbox_inches="tight")
+    figure.savefig(to.with_suffix(".png"), dpi=130, bbox_inches="tight")
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()
