@@ -19,6 +19,7 @@ from redox import client, wire
 from redox.arena import Arena, Lease, adopt, columns_of, map_arena
 from redox.client import Answered, Connection
 from redox.errors import EngineError
+from redox.logs import follow
 from redox.session import STATE, Progress, Session
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def status_of(name: bytes, rank: int) -> dict[str, Any] | None:
     if connection is None:
         return None
     body, _ = connection.request(wire.STATUS, expect=wire.TEXT, timeout_s=_ANSWER_S)
-    client.follow(connection, urgent=True)
+    follow(connection, urgent=True)
     return dict(json.loads(body))
 
 
@@ -235,16 +236,16 @@ class AttachedPass:
         except Answered as answer:
             if answer.kind != wire.ENDED:
                 raise
-            client.follow(connection)
+            follow(connection)
             progress.done = True
             if self._session.crew.working and self._part is not None:
                 _finished.append(self._part)
             self._connection = self._part = None
             return None
         except Exception:
-            client.follow(connection, urgent=True)
+            follow(connection, urgent=True)
             raise
-        client.follow(connection)
+        follow(connection)
         self._number += self._session.crew.workers
         progress.batches += 1
         columns, lease = columns_of(connection, self._arena, self._session.fields, body)
