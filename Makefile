@@ -33,6 +33,10 @@ help: ## list the targets
 demo: $(VENV)/.demo build ## pack real images, train on them with torch, compare with files
 	$(VENV)/bin/redox demo
 
+.PHONY: demo-cluster
+demo-cluster: $(VENV)/.dev build ## three nodes exchange samples; one is killed on the way
+	$(VENV)/bin/redox demo --cluster
+
 .PHONY: test
 test: check test-go test-c test-python ## everything that must hold: formatting, Go with -race, C with ASan, Python
 	@echo "---- make test: all passed"

@@ -48,6 +48,17 @@ func goRedoxInfo(ds C.redox_dataset, buf *C.char, capacity C.size_t, need *C.siz
 	})
 }
 
+//export goRedoxReadStats
+func goRedoxReadStats(ds C.redox_dataset, buf *C.char, capacity C.size_t, need *C.size_t) C.redox_status {
+	return with("redox_read_stats", datasets, uint64(ds), func(d *redox.Dataset) error {
+		stats, err := d.ReadStatsJSON()
+		if err != nil {
+			return err
+		}
+		return give(stats, buf, capacity, need)
+	})
+}
+
 //export goRedoxRead
 func goRedoxRead(ds C.redox_dataset, stored *C.int64_t, n C.size_t, batch *C.redox_batch) C.redox_status {
 	return with("redox_read", datasets, uint64(ds), func(d *redox.Dataset) error {

@@ -19,9 +19,10 @@ type references struct{ release []func() }
 
 func (r *references) subset(h uint64) (*redox.Subset, bool) { return hold(r, subsets, h) }
 func (r *references) loader(h uint64) (*redox.Loader, bool) { return hold(r, loaders, h) }
+func (r *references) mesh(h uint64) (*redox.Mesh, bool)     { return hold(r, meshes, h) }
 
 func (r *references) resolver() redox.Resolver {
-	return redox.Resolver{Subset: r.subset, Loader: r.loader}
+	return redox.Resolver{Subset: r.subset, Loader: r.loader, Mesh: r.mesh}
 }
 
 func hold[T any](r *references, t *table[T], h uint64) (T, bool) {

@@ -11,4 +11,18 @@
 // boundary.
 package main
 
+import (
+	"os"
+	"runtime"
+)
+
+// Go gets one processor more than there are. Otherwise, while all of them assemble batches, a thread that enters the
+// library waits for one of them to run out of work, which is when all slots are full: the trainer and the assembly would
+// take turns instead of overlapping.
+func init() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	}
+}
+
 func main() {}

@@ -33,6 +33,11 @@ redox_status redox_read(redox_dataset ds, const int64_t *numbers, size_t n, redo
   return goRedoxRead(ds, (int64_t *)numbers, n, batch);
 }
 
+redox_status redox_read_stats(redox_dataset ds, char *json, size_t cap, size_t *need) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxReadStats(ds, json, cap, need);
+}
+
 redox_status redox_origin(redox_dataset ds, const int64_t *numbers, size_t n, int64_t *sources, char *keys,
                           size_t cap, size_t *need) {
   NOT_IN_FORKED_CHILD();
@@ -120,6 +125,28 @@ redox_status redox_cancel(redox_loader loader) {
 redox_status redox_loader_close(redox_loader loader) {
   NOT_IN_FORKED_CHILD();
   return goRedoxLoaderClose(loader);
+}
+
+/* ---- several nodes ---------------------------------------------------------------------------------------- */
+
+redox_status redox_mesh_new(redox_dataset ds, const char *options_json, redox_mesh *out) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxMeshNew(ds, (char *)options_json, out);
+}
+
+redox_status redox_mesh_card(redox_mesh mesh, char *json, size_t cap, size_t *need) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxMeshCard(mesh, json, cap, need);
+}
+
+redox_status redox_mesh_meet(redox_mesh mesh, const char *cards_json, int64_t timeout_ms) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxMeshMeet(mesh, (char *)cards_json, timeout_ms);
+}
+
+redox_status redox_mesh_close(redox_mesh mesh) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxMeshClose(mesh);
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ var mayImport = map[string][]string{
 	"golib/internal/attach":   {"node", "fault"},
 	"golib/internal/node":     {"exchange", "plan", "resident", "buffer", "chunk", "store", "fault"},
 	"golib/internal/exchange": {},
+	"golib/internal/peer":     {"wire", "exchange", "fault"},
+	"golib/internal/wire":     {"fault"},
 	"golib/internal/resident": {"store", "chunk", "buffer", "fault"},
 	"golib/internal/pack":     {"chunk", "perm", "fault"},
 	"golib/internal/plan":     {"perm", "fault"},
@@ -55,7 +57,7 @@ var onlyIn = map[string][]string{
 }
 
 // clockless packages give the same answer whenever they are asked.
-var clockless = []string{"golib/internal/plan", "golib/internal/perm", "golib/internal/chunk"}
+var clockless = []string{"golib/internal/plan", "golib/internal/perm", "golib/internal/chunk", "golib/internal/wire"}
 
 // source is one parsed Go file that is not a test.
 type source struct {

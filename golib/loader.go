@@ -2,6 +2,7 @@ package redox
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type Loader struct {
 	rank   int
 	engine *node.Engine
 	run    *node.Run
+	mesh   *Mesh   // nil where nothing is exchanged
 	vif    float64 // predicted
 	closed atomic.Bool
 	served bool // by an engine process, whose server tells of stalls
@@ -71,14 +73,23 @@ func (d *Dataset) NewLoader(optionsJSON []byte, resolve Resolver) (*Loader, erro
 	if err != nil {
 		return nil, err
 	}
-	engine, err := d.engine(&o, cfg, resolve)
+	mesh, err := d.mesh(&o, p, resolve)
 	if err != nil {
+		return nil, err
+	}
+	if mesh != nil {
+		cfg.Exchange = mesh
+	}
+	engine, err := d.engine(&o, cfg, resolve, mesh.memory())
+	if err != nil {
+		mesh.Close()
 		return nil, err
 	}
 	run, err := engine.NewRun(cfg)
 	if err != nil {
 		engine.Close()
-		return nil, o.explained(err)
+		mesh.Close()
+		return nil, o.explained(err, mesh.memory())
 	}
 	seed, _ := o.seed() // newPlan has checked it
 	rho, _ := d.rho()
@@ -87,8 +98,8 @@ func (d *Dataset) NewLoader(optionsJSON []byte, resolve Resolver) (*Loader, erro
 		vif = plan.PredictVIF(rho, cfg.World.Ranks()*cfg.World.BatchSize, p.Window(), p.Chunks())
 	}
 	return &Loader{
-		data: d, plan: p, seed: seed, world: cfg.World, rank: cfg.Rank, engine: engine, run: run, vif: vif, epoch: o.Epoch,
-		turn: newTurn(),
+		data: d, plan: p, seed: seed, world: cfg.World, rank: cfg.Rank, engine: engine, run: run, mesh: mesh, vif: vif,
+		epoch: o.Epoch, turn: newTurn(),
 	}, nil
 }
 
@@ -101,10 +112,6 @@ func (d *Dataset) runConfig(o *loaderOptions, p *plan.Plan) (node.RunConfig, err
 		return cfg, err
 	}
 	cfg.Rank = w.rank
-	if w.nodes > 1 && cfg.World.Exchange.Mode != plan.Off {
-		return cfg, fault.New(fault.Invalid, "exchange=%v: this release does not exchange samples between the %d nodes yet; "+
-			`exchange="off" reads the samples of other nodes from storage`, describeExchange(o.Exchange), w.nodes)
-	}
 	if cfg.Fields, err = d.fieldNumbers(o.Fields); err != nil {
 		return cfg, err
 	}
@@ -122,13 +129,6 @@ func (d *Dataset) runConfig(o *loaderOptions, p *plan.Plan) (node.RunConfig, err
 	skipped, err := o.maxSkipped()
 	cfg.MaxSkipped = int(skipped)
 	return cfg, err
-}
-
-func describeExchange(v any) any {
-	if v == nil {
-		return `"local"`
-	}
-	return v
 }
 
 // fieldNumbers finds wanted fields in the schema; nil means all.
@@ -158,8 +158,8 @@ func (d *Dataset) fieldNumbers(names []string) ([]int, error) {
 	return numbers, nil
 }
 
-// engine returns the memory that a loader runs on, with a reference.
-func (d *Dataset) engine(o *loaderOptions, cfg node.RunConfig, resolve Resolver) (*node.Engine, error) {
+// engine returns the memory that a loader runs on, with a reference. Connections take some of the limit.
+func (d *Dataset) engine(o *loaderOptions, cfg node.RunConfig, resolve Resolver, connections int64) (*node.Engine, error) {
 	limit, err := o.memoryLimit()
 	if err != nil {
 		return nil, err
@@ -187,6 +187,8 @@ func (d *Dataset) engine(o *loaderOptions, cfg node.RunConfig, resolve Resolver)
 		if limit, err = automaticLimit(reader, cfg); err != nil {
 			return nil, err
 		}
+	} else if limit -= connections; limit <= 0 {
+		return nil, fault.New(fault.Memory, "memory_limit: connections to the other nodes alone take %d bytes", connections)
 	}
 	return node.NewEngine(reader, limit, log.line)
 }
@@ -197,10 +199,17 @@ func automaticLimit(reader *node.Reader, cfg node.RunConfig) (int64, error) {
 	return min(good, max(1, store.FreeMemory()/2)), err
 }
 
-// explained says of a limit that nobody gave where it came from.
-func (o *loaderOptions) explained(err error) error {
+// explained says of a limit that nobody gave where it came from, and adds what the connections take.
+func (o *loaderOptions) explained(err error, connections int64) error {
 	var f *fault.Error
-	if limit, _ := o.memoryLimit(); limit == 0 && o.Share == 0 && errors.As(err, &f) && f.Kind == fault.Memory {
+	if !errors.As(err, &f) || f.Kind != fault.Memory || o.Share != 0 {
+		return err
+	}
+	if connections > 0 {
+		f.Needed, f.Given = f.Needed+connections, f.Given+connections
+		f.Message += fmt.Sprintf(" (besides, connections to the other nodes take %d bytes: memory_limit=%d is needed)", connections, f.Needed)
+	}
+	if limit, _ := o.memoryLimit(); limit == 0 {
 		f.Message = `memory_limit="auto" takes at most half of the memory that this process may use: ` + f.Message
 	}
 	return err
@@ -297,5 +306,6 @@ func (l *Loader) Close() error {
 	}
 	l.run.Close()
 	l.engine.Close()
+	l.mesh.Close()
 	return nil
 }

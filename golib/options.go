@@ -52,7 +52,7 @@ type planOptions struct {
 	Partitions   *int          `json:"partitions"`
 	Rank         *int          `json:"rank"`
 	WorldSize    *int          `json:"world_size"`
-	Nodes        *int          `json:"nodes"`
+	Nodes        any           `json:"nodes"`    // how many, or how many ranks each has
 	Exchange     any           `json:"exchange"` // "local", "uniform", "off" or a fraction
 	Keep         string        `json:"keep"`     // "epoch" or "run"
 	Epoch        uint64        `json:"epoch"`
@@ -69,6 +69,7 @@ type loaderOptions struct {
 	MaxSkipped  *int64   `json:"max_skipped"`
 	Prefetch    int      `json:"prefetch"` // slots assembled ahead for redox_acquire
 	Share       uint64   `json:"share"`    // a loader whose engine this one runs on
+	Mesh        uint64   `json:"mesh"`     // connections to the other nodes; 0: those that the environment names
 }
 
 const (

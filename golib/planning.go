@@ -16,6 +16,7 @@ const Absent = math.MinInt64
 type Resolver struct {
 	Subset func(handle uint64) (*Subset, bool)
 	Loader func(handle uint64) (*Loader, bool)
+	Mesh   func(handle uint64) (*Mesh, bool)
 }
 
 // newPlan makes the plan that options mean.
@@ -74,7 +75,7 @@ func (o *planOptions) planWorld() (plan.World, world, error) {
 	if err != nil {
 		return plan.World{}, w, err
 	}
-	out := plan.World{Nodes: w.ranksOf(), DropLast: o.DropLast}
+	out := plan.World{Nodes: w.ranks, DropLast: o.DropLast}
 	if out.BatchSize, err = o.batchSize(); err != nil {
 		return out, w, err
 	}
@@ -200,14 +201,8 @@ func (d *Dataset) Simulate(optionsJSON []byte, resolve Resolver) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	exchange := o.Exchange
-	o.Exchange = "off" // so that a world that can't be run yet can be simulated
 	cfg, err := d.runConfig(&o, p)
 	if err != nil {
-		return nil, err
-	}
-	o.Exchange = exchange
-	if cfg.World.Exchange, err = o.exchange(); err != nil {
 		return nil, err
 	}
 	var out report
@@ -245,6 +240,10 @@ func (d *Dataset) costs(o *loaderOptions, cfg node.RunConfig, out *report) ([]by
 	defer reader.Close()
 	if out.MemoryNeeded, out.MemoryAuto, err = reader.Needed(cfg); err != nil {
 		return nil, err
+	}
+	if nodes := len(cfg.World.Nodes); exchanges(cfg.Plan, cfg.World) {
+		out.MemoryNeeded += meshMemory(nodes, out.MemoryNeeded)
+		out.MemoryAuto += meshMemory(nodes, 0)
 	}
 	if out.MemoryGiven, err = o.memoryLimit(); err != nil {
 		return nil, err

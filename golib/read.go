@@ -4,7 +4,7 @@ import (
 	"github.com/redox-loader/redox/golib/internal/fault"
 )
 
-// Read fills the caller's memory with the samples of these stored numbers, in this order: a ranged read for each.
+// Read fills the caller's memory with the samples of these stored numbers, in this order, neighbours by one request.
 func (d *Dataset) Read(numbers []int64, b *Batch) error {
 	r, err := d.singles()
 	if err != nil {
@@ -12,6 +12,16 @@ func (d *Dataset) Read(numbers []int64, b *Batch) error {
 	}
 	defer r.Close()
 	return r.Read(numbers, nil, b, defaultTimeout)
+}
+
+// ReadStatsJSON is what Read did so far, with the names of redox_stats.
+func (d *Dataset) ReadStatsJSON() ([]byte, error) {
+	r, err := d.singles()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return encode(statsOf(r.Stats()))
 }
 
 // Origin tells where samples came from: their numbers in the source and their keys.

@@ -56,6 +56,7 @@ func Serve(socket int, optionsJSON []byte) error {
 type servedData struct {
 	dataset *Dataset
 	options map[string]json.RawMessage // of a loader, without rank
+	network map[string]json.RawMessage // of a mesh, beyond those of a loader
 	ranks   int                        // on this node: memory_limit is for all of them
 	auto    bool                       // memory_limit was not given
 	subset  *Subset
@@ -64,6 +65,9 @@ type servedData struct {
 	// The memory that loaders share. Only NewLoader and Close touch it, which attach calls one at a time.
 	engine  *node.Engine
 	loaders atomic.Int64 // made on it and not closed
+
+	mesh  *Mesh // made when it is first needed; the same rules
+	alone bool  // it is never needed
 }
 
 func openServed(optionsJSON []byte, numbers []int64) (attach.Data, error) {
@@ -72,6 +76,7 @@ func openServed(optionsJSON []byte, numbers []int64) (attach.Data, error) {
 		Ranks  int                        `json:"ranks"`
 		Subset string                     `json:"subset"` // hash of the list, for comparing
 		Loader map[string]json.RawMessage `json:"loader"`
+		Mesh   map[string]json.RawMessage `json:"mesh"`
 	}
 	if err := decode(optionsJSON, &o); err != nil {
 		return nil, err
@@ -80,7 +85,7 @@ func openServed(optionsJSON []byte, numbers []int64) (attach.Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &servedData{dataset: d, options: o.Loader, ranks: max(1, o.Ranks), path: o.Path}
+	s := &servedData{dataset: d, options: o.Loader, network: o.Mesh, ranks: max(1, o.Ranks), path: o.Path}
 	limit := string(o.Loader["memory_limit"])
 	s.auto = limit == "" || limit == "null" || limit == `"auto"`
 	if numbers != nil {
@@ -105,6 +110,7 @@ func (s *servedData) Close() {
 	if s.engine != nil {
 		s.engine.Close()
 	}
+	s.mesh.Close()
 	s.dataset.Close()
 }
 
@@ -131,17 +137,13 @@ func (s *servedData) NewLoader(rank, ahead int) (attach.Loader, error) {
 }
 
 func (s *servedData) newLoader(rank, ahead int, engine *node.Engine) (*Loader, error) {
-	options := map[string]any{}
-	for name, value := range s.options {
-		options[name] = value
+	if err := s.connect(rank); err != nil {
+		return nil, err
 	}
-	options["rank"], options["prefetch"] = rank, ahead
-	resolve := Resolver{
-		Subset: func(uint64) (*Subset, bool) { return s.subset, s.subset != nil },
-		Loader: func(uint64) (*Loader, bool) { return &Loader{data: s.dataset, engine: engine}, engine != nil },
-	}
-	if s.subset != nil {
-		options["subset_handle"] = 1
+	options, resolve := s.asked(rank), s.resolver(engine)
+	options["prefetch"] = ahead
+	if s.mesh != nil {
+		options["mesh"] = 1
 	}
 	if engine != nil {
 		options["share"] = 1
@@ -157,6 +159,27 @@ func (s *servedData) newLoader(rank, ahead int, engine *node.Engine) (*Loader, e
 		return nil, err
 	}
 	return s.dataset.NewLoader(text, resolve)
+}
+
+// asked are the options of a rank.
+func (s *servedData) asked(rank int) map[string]any {
+	options := map[string]any{"rank": rank}
+	for name, value := range s.options {
+		options[name] = value
+	}
+	if s.subset != nil {
+		options["subset_handle"] = 1
+	}
+	return options
+}
+
+// resolver finds what the handles in those options mean.
+func (s *servedData) resolver(engine *node.Engine) Resolver {
+	return Resolver{
+		Subset: func(uint64) (*Subset, bool) { return s.subset, s.subset != nil },
+		Loader: func(uint64) (*Loader, bool) { return &Loader{data: s.dataset, engine: engine}, engine != nil },
+		Mesh:   func(uint64) (*Mesh, bool) { return s.mesh, s.mesh != nil },
+	}
 }
 
 // automaticLimit is what the node's ranks need together.
@@ -180,7 +203,7 @@ func (s *servedData) automaticLimit(options map[string]any, resolve Resolver) (i
 	reader := s.dataset.newReader(store.Buffered)
 	defer reader.Close()
 	_, good, err := reader.Needed(cfg)
-	return min(good*int64(s.ranks), max(1, store.FreeMemory()/2)), err
+	return min(good*int64(s.ranks)+s.mesh.memory(), max(1, store.FreeMemory()/2)), err
 }
 
 // lend makes a loader one that attach can serve.

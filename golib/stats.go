@@ -28,6 +28,7 @@ type stats struct {
 	WaitStorage    float64 `json:"wait_storage_s"`
 	WaitPeer       float64 `json:"wait_peer_s"`
 	WaitDecode     float64 `json:"wait_decode_s"`
+	PeerSamples    int64   `json:"peer_samples"` // that other nodes were to send
 	PeerBytesIn    int64   `json:"peer_bytes_in"`
 	PeerBytesOut   int64   `json:"peer_bytes_out"`
 	PeerLate       int64   `json:"peer_late"`
@@ -41,25 +42,28 @@ func statsOf(s node.Stats) stats {
 		Reads: s.Reads, BytesRead: s.BytesRead, SingleReads: s.SingleReads, SingleBytes: s.SingleBytes, Retries: s.Retries + s.Rereads,
 		Redirected: s.Redirected, Padded: s.Padded, Skipped: s.Skipped, ResidentBytes: s.Resident, ResidentPeak: s.ResidentPeak,
 		Wait: seconds(s.Wait), WaitStorage: seconds(s.WaitStorage), WaitPeer: seconds(s.WaitPeer), WaitDecode: seconds(s.WaitDecode),
+		PeerSamples: s.PeerSamples, PeerBytesIn: s.PeerBytesIn, PeerBytesOut: s.PeerBytesOut, PeerLate: s.PeerLate,
+		PeerFallback: s.PeerFallback,
 	}
 }
 
 func seconds(d time.Duration) float64 { return d.Seconds() }
 
-// StatsJSON is what happened so far: in the current epoch, and in all. The peer counters are there for the exchange
-// between nodes, which this release does not have; they are zero.
+// StatsJSON is what happened so far: in the current epoch, and in all; and since the connections were made, for each of
+// the other nodes.
 func (l *Loader) StatsJSON() ([]byte, error) {
 	epoch, total := l.run.Stats()
 	l.mu.Lock()
 	number := l.epoch
 	l.mu.Unlock()
-	limit := l.engine.Limit()
+	limit := l.engine.Limit() + l.mesh.memory()
 	e, t := statsOf(epoch), statsOf(total)
 	e.VIF, t.VIF = l.vif, l.vif
 	return encode(struct {
-		Epoch  stats  `json:"epoch"`
-		Total  stats  `json:"total"`
-		Number uint64 `json:"epoch_number"`
-		Limit  int64  `json:"memory_limit"`
-	}{e, t, number, limit})
+		Epoch  stats       `json:"epoch"`
+		Total  stats       `json:"total"`
+		Peers  []peerStats `json:"peers"`
+		Number uint64      `json:"epoch_number"`
+		Limit  int64       `json:"memory_limit"`
+	}{e, t, l.mesh.stats(), number, limit})
 }

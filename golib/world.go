@@ -1,6 +1,7 @@
 package redox
 
 import (
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 // world is one process's place among those that share an epoch.
 type world struct {
 	rank, size, nodes int
+	ranks             []int // of each node, consecutive; their sum is size
 }
 
 // launchers are the variables in which launchers say rank and world size, the first that is set counts.
@@ -23,7 +25,7 @@ var launchers = [][2]string{
 // world resolves the options, else the environment, else one rank. Without a word on nodes each rank is its own node:
 // processes that use the C library do not share an engine.
 func (o *planOptions) world() (world, error) {
-	w := world{0, 1, 1}
+	w := world{size: 1}
 	switch {
 	case o.WorldSize != nil:
 		w.size = *o.WorldSize
@@ -40,19 +42,27 @@ func (o *planOptions) world() (world, error) {
 			return w, err
 		}
 	}
-	w.nodes = w.size
-	if o.Nodes != nil {
-		w.nodes = *o.Nodes
-	}
 	switch {
 	case w.size < 1 || w.size > 1<<20:
 		return w, fault.New(fault.Invalid, "world_size=%d: expected 1 to %d", w.size, 1<<20)
 	case w.rank < 0 || w.rank >= w.size:
 		return w, fault.New(fault.Invalid, "rank=%d: expected 0 to world_size-1 = %d", w.rank, w.size-1)
-	case w.nodes < 1 || w.nodes > w.size:
-		return w, fault.New(fault.Invalid, "nodes=%d: expected 1 to world_size = %d", w.nodes, w.size)
 	}
-	return w, nil
+	var err error
+	w.ranks, err = ranksOf(o.Nodes, w.size)
+	w.nodes = len(w.ranks)
+	return w, err
+}
+
+// node is the one that has this rank.
+func (w world) node() int {
+	before := 0
+	for n, ranks := range w.ranks {
+		if before += ranks; w.rank < before {
+			return n
+		}
+	}
+	return len(w.ranks) - 1
 }
 
 func fromEnvironment(getenv func(string) string) (rank, size int, err error) {
@@ -79,14 +89,40 @@ func fromEnvironment(getenv func(string) string) (rank, size int, err error) {
 	return 0, 1, nil
 }
 
-// ranksOf spreads the ranks over the nodes in consecutive runs, the first nodes one more where it does not divide.
-func (w world) ranksOf() []int {
-	ranks := make([]int, w.nodes)
+// ranksOf is how many ranks each node has: what option nodes lists, or the ranks spread over so many nodes in consecutive
+// runs, the first nodes one more where it does not divide. Without the option each rank is a node.
+func ranksOf(nodes any, size int) ([]int, error) {
+	count := size
+	switch v := nodes.(type) {
+	case nil:
+	case float64:
+		if v != math.Trunc(v) || v < 1 || v > float64(size) {
+			return nil, fault.New(fault.Invalid, "nodes=%v: expected 1 to world_size = %d", v, size)
+		}
+		count = int(v)
+	case []any:
+		ranks, sum := make([]int, len(v)), 0
+		for i, n := range v {
+			f, _ := n.(float64)
+			if f != math.Trunc(f) || f < 1 || f > float64(size) {
+				return nil, fault.New(fault.Invalid, "nodes=%v: expected at least one rank on each node", v)
+			}
+			ranks[i] = int(f)
+			sum += ranks[i]
+		}
+		if sum != size {
+			return nil, fault.New(fault.Invalid, "nodes=%v are %d ranks: expected world_size = %d", v, sum, size)
+		}
+		return ranks, nil
+	default:
+		return nil, fault.New(fault.Invalid, "nodes=%v: expected a number, or how many ranks each node has", v)
+	}
+	ranks := make([]int, count)
 	for i := range ranks {
-		ranks[i] = w.size / w.nodes
-		if i < w.size%w.nodes {
+		ranks[i] = size / count
+		if i < size%count {
 			ranks[i]++
 		}
 	}
-	return ranks
+	return ranks, nil
 }

@@ -34,6 +34,7 @@ typedef uint64_t redox_loader;  /* one rank's passes over a data set, epoch afte
 typedef uint64_t redox_writer;  /* a data set being written */
 typedef uint64_t redox_subset;  /* a chosen set of stored numbers */
 typedef uint64_t redox_slot;    /* a lent batch */
+typedef uint64_t redox_mesh;    /* this node's connections to the nodes that share the epochs */
 typedef uint64_t redox_job;     /* long work in the background: packing files, verifying */
 
 typedef enum {
@@ -91,6 +92,8 @@ redox_status redox_open(const char *path, const char *options_json, uint32_t abi
 redox_status redox_info(redox_dataset ds, char *json, size_t cap, size_t *need);
 /* Random access: the n samples with these stored numbers, in this order. For looking, not for training. */
 redox_status redox_read(redox_dataset ds, const int64_t *numbers, size_t n, redox_batch *batch);
+/* What redox_read did so far, as JSON with the names of redox_stats. */
+redox_status redox_read_stats(redox_dataset ds, char *json, size_t cap, size_t *need);
 /* Source numbers of n stored numbers; and their keys, NUL-terminated one after the other. Either may be NULL; without
  * `keys` only *need is set. */
 redox_status redox_origin(redox_dataset ds, const int64_t *numbers, size_t n, int64_t *sources, char *keys, size_t cap,
@@ -126,6 +129,23 @@ redox_status redox_stats(redox_loader loader, char *json, size_t cap, size_t *ne
 /* Wakes every call that waits in this loader (REDOX_ECANCELED). The loader stays usable. */
 redox_status redox_cancel(redox_loader loader);
 redox_status redox_loader_close(redox_loader loader);
+
+/* ---- several nodes ------------------------------------------------------------------------------------ */
+
+/* Nodes that share the epochs of a data set send each other samples (option "exchange"). A loader whose world has more
+ * than one node finds the others by itself where the environment names them (REDOX_PEERS, see docs/capi.md), or uses a
+ * mesh (option "mesh"), which is made before it: each node listens, publishes its card by any means that only the job
+ * can write to, and gets the cards of all nodes. Options: those of the loaders, and "listen" (host:port), "interface"
+ * (name or address), "reach" (a host in whose direction to listen), "ordinal" (added to the ports of REDOX_PEERS). */
+redox_status redox_mesh_new(redox_dataset ds, const char *options_json, redox_mesh *out);
+/* How the others reach this node, and the key that it will prove: JSON. "static": true where the environment names all
+ * nodes, so that no card has to go anywhere. */
+redox_status redox_mesh_card(redox_mesh mesh, char *json, size_t cap, size_t *need);
+/* Takes the cards of all nodes, a JSON array (NULL: as the environment has them), and waits until all are connected:
+ * REDOX_EPEER when one refuses this node, REDOX_EINVAL when its data set or options differ, REDOX_ETIMEDOUT names who is
+ * missing. timeout_ms 0: does not wait; < 0: the option. May be called again when nodes were started anew. */
+redox_status redox_mesh_meet(redox_mesh mesh, const char *cards_json, int64_t timeout_ms);
+redox_status redox_mesh_close(redox_mesh mesh); /* loaders that use it keep it */
 
 /* ---- writing ------------------------------------------------------------------------------------------ */
 

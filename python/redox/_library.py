@@ -109,6 +109,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # all return redox_status
     "redox_open": (c_char_p, c_char_p, c_uint32, _U64),
     "redox_info": (c_uint64, *_TEXT),
     "redox_read": (c_uint64, _I64, c_size_t, POINTER(Batch)),
+    "redox_read_stats": (c_uint64, *_TEXT),
     "redox_origin": (c_uint64, _I64, c_size_t, _I64, *_TEXT),
     "redox_find_key": (c_uint64, c_char_p, _I64),
     "redox_plan_indices": (c_uint64, c_char_p, c_uint64, _I64, c_size_t, POINTER(c_size_t)),
@@ -126,6 +127,10 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # all return redox_status
     "redox_stats": (c_uint64, *_TEXT),
     "redox_cancel": (c_uint64,),
     "redox_loader_close": (c_uint64,),
+    "redox_mesh_new": (c_uint64, c_char_p, _U64),
+    "redox_mesh_card": (c_uint64, *_TEXT),
+    "redox_mesh_meet": (c_uint64, c_char_p, c_int64),
+    "redox_mesh_close": (c_uint64,),
     "redox_writer_new": (c_char_p, c_char_p, _U64),
     "redox_writer_write": (c_uint64, _VALUES, c_uint32),
     "redox_writer_write_from": (c_uint64, _VALUES, c_uint32, c_uint64, c_char_p),
@@ -153,6 +158,11 @@ _log_read_at = 0.0
 def library_path() -> Path:
     """Return where the C library of this package lies."""
     return Path(__file__).with_name("libredox.so.0")
+
+
+def inherited() -> bool:
+    """Return whether the C library was loaded before this process was forked: it can't be used here."""
+    return _pid not in (0, os.getpid())
 
 
 def load() -> Any:

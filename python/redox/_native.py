@@ -88,6 +88,11 @@ def read(dataset: int, numbers: Any, batch: Batch) -> int:
     return status
 
 
+def read_stats(dataset: int) -> dict[str, Any]:
+    """redox_read_stats."""
+    return parsed("redox_read_stats", dataset)
+
+
 def origin(dataset: int, numbers: Sequence[int]) -> tuple[list[int], list[str]]:
     """redox_origin: source numbers and keys."""
     found = (c_int64 * len(numbers))()
@@ -241,6 +246,40 @@ def loader_close(loader: int, pid: int = 0) -> None:
         check(load().redox_loader_close(loader))
     elif owns(pid):
         load().redox_loader_close(loader)
+
+
+# ---- several nodes -----------------------------------------------------------------------------------------------
+
+
+def mesh_new(dataset: int, options: dict[str, Any]) -> int:
+    """redox_mesh_new."""
+    handle = c_uint64()
+    check(load().redox_mesh_new(dataset, encode(options), byref(handle)))
+    return handle.value
+
+
+def mesh_card(mesh: int) -> bytes:
+    """redox_mesh_card."""
+    return text("redox_mesh_card", mesh).rstrip(b"\0")
+
+
+def mesh_meet(mesh: int, cards: bytes, timeout_s: float) -> None:
+    """redox_mesh_meet: waits in slices."""
+    function = load().redox_mesh_meet
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = max(0.0, deadline - time.monotonic())
+        status = function(mesh, cards or None, int(min(left, SLICE_S) * 1000))
+        poll_log()
+        if status != ETIMEDOUT or left <= SLICE_S:
+            check(status)
+            return
+
+
+def mesh_close(mesh: int, pid: int) -> None:
+    """redox_mesh_close, silent in a forked child of the process `pid`, for finalisers."""
+    if owns(pid):
+        load().redox_mesh_close(mesh)
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 
 from redox import wire
 from redox.columns import Column, Columns, fixed_dtype
+from redox.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from redox.client import Connection
     from redox.schema import Field
 
-__all__ = ["Arena", "Lease", "columns_of", "map_arena"]
+__all__ = ["Arena", "Lease", "allocated", "columns_of", "map_arena"]
 
 _NORESERVE = 0x4000  # MAP_NORESERVE: nearly all of the file are holes
 T = TypeVar("T")
@@ -124,6 +125,24 @@ def adopt(connection: Connection, number: int, file: int, size: int) -> Arena:
 
 
 _arenas: weakref.WeakValueDictionary[tuple[int, int], Arena] = weakref.WeakValueDictionary()
+
+
+def allocated(connection: Connection, arena_of: Any, size: int, timeout_s: float) -> Lease | None:
+    """Return memory for a tensor that is made of an engine's samples; None if there is no room.
+
+    Args:
+        connection: That the samples came from.
+        arena_of: From an arena's number to the arena.
+        size: Bytes of the tensor.
+        timeout_s: How long the engine may take.
+    """
+    try:
+        body, _ = connection.request(wire.ALLOCATE, wire.SIZE.pack(size), expect=wire.ALLOCATED_, timeout_s=timeout_s)
+    except EngineError:
+        return None
+    slot, generation, number, place = wire.ALLOCATED.unpack_from(body)
+    arena: Arena = arena_of(number)
+    return Lease(connection, arena, slot, generation, (arena.address + place, arena.address + place + size))
 
 
 def columns_of(connection: Connection, arena_of: Any, fields: Sequence[Field], body: bytes) -> tuple[Columns, Lease]:

@@ -6,6 +6,7 @@ is the engine says: workers are copies of the trainer's process and its objects,
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -16,24 +17,27 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redox import client, wire
-from redox.arena import Arena, Lease, adopt, columns_of, map_arena
+from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
 from redox.client import Answered, Connection
-from redox.errors import EngineError
+from redox.errors import Error, PeerError, StallError, StateError
 from redox.logs import follow
+from redox.part import Part
 from redox.session import STATE, Progress, Session
 
 if TYPE_CHECKING:
     from redox.columns import Columns
     from redox.crew import Crew
     from redox.facts import Facts
+    from redox.meeting import Meeting
     from redox.options import Options
     from redox.world import World
 
-__all__ = ["AttachedPass", "AttachedSession", "status_of", "tell"]
+__all__ = ["AttachedPass", "AttachedSession", "File", "status_of", "tell"]
 
 _PATIENCE_S = 5.0  # beyond the engine's own patience
 _ANSWER_S = 30.0  # for what the engine answers at once
 _ORIGINS = 1024  # samples asked for in one message
+_STATUSES = ((StallError, -11), (PeerError, -10), (ValueError, -1), (Exception, -15))  # redox_status of failures
 
 
 class AttachedSession(Session):
@@ -45,12 +49,17 @@ class AttachedSession(Session):
         world: Which rank this is.
         crew: Who draws together.
         name: Of the engine.
+        meeting: How the engine finds those of other nodes; None where they exchange nothing.
     """
 
-    def __init__(self, facts: Facts, options: Options, world: World, crew: Crew, name: bytes) -> None:
-        super().__init__(facts, options, world)
+    def __init__(
+        self, facts: Facts, options: Options, world: World, crew: Crew, name: bytes, meeting: Meeting | None = None
+    ) -> None:
+        super().__init__(facts, options, world, meeting)
         self.crew, self.name = crew, name
         self._questions: Connection | None = None
+        self._newest: weakref.ref[AttachedPass] | None = None
+        self._part: Part | None = None  # that the next pass goes on with
         self.passing: weakref.ref[Connection] | None = None  # of the pass that began last
 
     # ---- connections -------------------------------------------------------------------------------------------------
@@ -72,13 +81,43 @@ class AttachedSession(Session):
                 "ranks": self.world.ranks_here,
                 "subset": hashlib.sha256(chosen).hexdigest() if chosen is not None else "",
                 "loader": options,
+                "mesh": self.meeting.options() if self.meeting is not None else {},
             },
         }
         patience = self.options.timeout + _PATIENCE_S
         if chosen is None:
             return client.connect(self.name, greeting, patience, self.facts.path)
-        with _File(chosen) as file:
+        with File(chosen) as file:
             return client.connect(self.name, greeting, patience, self.facts.path, lambda: file)
+
+    def introduce(self, connection: Connection) -> None:
+        """Before a pass: let the engine meet those of the other nodes, if it is this client's turn to bring them."""
+        if self.meeting is None:
+            return
+        try:
+            # Another client may be at it: it takes as long for the cards, and the engine for the connections.
+            card, _ = connection.request(wire.WHO_MEETS, expect=wire.YOUR_CARD, timeout_s=3 * self.patience)
+        except Answered as answer:
+            if answer.kind != wire.DONE:
+                raise
+            return
+
+        def meet(cards: bytes, wait_s: float) -> None:
+            body = wire.WAIT.pack(int(wait_s * 1000)) + cards
+            connection.request(wire.MEET, body, expect=wire.DONE, timeout_s=wait_s + _PATIENCE_S)
+
+        try:
+            self.meeting.hold(card, meet, self.options.timeout)
+        except Exception as error:
+            self._could_not(connection, error)
+            raise
+
+    def _could_not(self, connection: Connection, error: Exception) -> None:
+        """Let the engine know why it will not get the cards, for the clients that wait for them."""
+        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), _STATUSES[-1][1])
+        body = wire.WAIT.pack(wire.COULD_NOT) + json.dumps({"status": status, "message": str(error)}).encode()
+        with contextlib.suppress(Error):  # it has said itself what is wrong, or is gone
+            connection.request(wire.MEET, body, expect=wire.DONE, timeout_s=_ANSWER_S)
 
     def ask(self, kind: int, body: bytes = b"", *, expect: int) -> bytes:
         """Return the engine's answer to a question."""
@@ -95,7 +134,26 @@ class AttachedSession(Session):
 
     def new_pass(self, *, borrow: bool = False) -> AttachedPass:  # type: ignore[override] # the same face
         """Return a new pass; it begins with its first batch."""
-        return AttachedPass(self, next(_count_of(self.name, self.crew.base)), borrow=borrow)
+        part, self._part = self._part, None
+        one = AttachedPass(self, next(_count_of(self.name, self.crew.base)), borrow=borrow, part=part)
+        self._newest = weakref.ref(one)
+        return one
+
+    def part_state(self) -> dict[str, Any]:
+        """Return the state of this worker alone; see `redox.part`."""
+        one = self._newest() if self._newest is not None else None
+        if one is None:
+            raise StateError("a DataLoader worker has a state while it iterates")
+        epoch, part = one.part()
+        state = {**self.template(), "epoch": epoch, "position": part.origin}
+        return {**state, "worker": part.told(self.crew)}
+
+    def load_part(self, epoch: int, part: Part) -> None:
+        """Let this worker's next pass go on as a state of it says."""
+        self._part = part
+        self.cursor.load(epoch, part.start(self.share, self.crew))
+        self.cursor.set_epoch(epoch)  # named: an iteration that had ended is not to become the next one
+        self.cursor.serial = max(self.cursor.serial, self._status()["serial"] + 1)
 
     def template(self) -> dict[str, Any]:
         """Return a state with everything in it that does not change."""
@@ -141,7 +199,7 @@ class AttachedSession(Session):
         return self.origin(numbers)[0]
 
 
-class _File:
+class File:
     """Bytes as a file without a name."""
 
     def __init__(self, data: bytes) -> None:
@@ -181,6 +239,9 @@ def tell(session: AttachedSession, *, start: bool) -> None:
     if connection is None and start:
         connection = session.connect()
     if connection is not None:
+        body, _ = connection.request(wire.STATUS, expect=wire.TEXT, timeout_s=_ANSWER_S)
+        # A worker that was restored by itself may have said more than the trainer knows of.
+        session.cursor.serial = max(session.cursor.serial, json.loads(body)["serial"] + 1)
         word = wire.WORD.pack(*session.cursor.word(), -1)
         connection.request(wire.SET, word, expect=wire.DONE, timeout_s=_ANSWER_S)
     client.seen.pop(session.name, None)
@@ -212,10 +273,12 @@ class AttachedPass:
         session: Of the data set.
         nth: How many passes this worker had begun before.
         borrow: Lend each batch only until the next one.
+        part: Of an earlier pass, which this one goes on with.
     """
 
-    def __init__(self, session: AttachedSession, nth: int, *, borrow: bool = False) -> None:
+    def __init__(self, session: AttachedSession, nth: int, *, borrow: bool = False, part: Part | None = None) -> None:
         self._session, self._nth, self._borrow = session, nth, borrow
+        self._resumed, self._before = part, 0
         self._connection: Connection | None = None
         self._part: _Part | None = None
         self._arenas: dict[int, Arena] = {}
@@ -225,6 +288,23 @@ class AttachedPass:
     def next(self) -> Columns | None:
         """Return the next batch of this worker; None at the end of the epoch, and from then on."""
         progress = self.progress or self._begin()
+        while self._resumed is not None and self._before + self._number < self._resumed.next and not progress.done:
+            self._take(progress)  # had been given before
+        return self._take(progress)
+
+    def part(self) -> tuple[int, Part]:
+        """Return the epoch, and what this worker is about to do.
+
+        Raises:
+            StateError: It is in the middle of a batch.
+        """
+        progress = self.progress or self._begin()
+        if progress.pending():
+            raise StateError("a DataLoader worker's state can be told between batches only, not in the middle of one")
+        origin = progress.start if self._resumed is None else self._resumed.origin
+        return progress.epoch, Part(origin, self._before + self._number)
+
+    def _take(self, progress: Progress) -> Columns | None:
         if progress.done:
             return None
         connection = self._connection
@@ -255,6 +335,7 @@ class AttachedPass:
     def _begin(self) -> Progress:
         session, crew = self._session, self._session.crew
         connection = self._connection = session.connect()
+        session.introduce(connection)
         seen = client.seen.get(session.name, -1)
         body, file = connection.request(
             wire.BEGIN_,
@@ -269,6 +350,9 @@ class AttachedPass:
         client.seen[session.name] = epoch
         progress = self.progress = Progress(session.share, epoch, start)
         progress.done = False  # the engine knows
+        if self._resumed is not None:
+            self._before = self._resumed.before(session.share, start)
+            self._number = (crew.worker - self._before) % crew.workers
         session.latest = progress
         session.passing = weakref.ref(connection)
         if crew.working:
@@ -282,15 +366,7 @@ class AttachedPass:
         connection = self._connection
         if connection is None or not connection.alive:
             return None
-        try:
-            body, _ = connection.request(
-                wire.ALLOCATE, wire.SIZE.pack(size), expect=wire.ALLOCATED_, timeout_s=self._session.patience
-            )
-        except EngineError:
-            return None
-        slot, generation, number, place = wire.ALLOCATED.unpack_from(body)
-        arena = self._arena(number)
-        return Lease(connection, arena, slot, generation, (arena.address + place, arena.address + place + size))
+        return allocated(connection, self._arena, size, self._session.patience)
 
     def _arena(self, number: int) -> Arena:
         arena = self._arenas.get(number)

@@ -241,7 +241,7 @@ seen: dict[bytes, int] = {}
 
 
 def connection_to(name: bytes, rank: int) -> Connection | None:
-    """Return this process's own connection to an engine, None if there is no such engine."""
+    """Return this process's own connection to an engine; None if there is none, or none that serves anybody yet."""
     key = (name, rank)
     with _lock:
         connection = _own.get(key)
@@ -253,6 +253,10 @@ def connection_to(name: bytes, rank: int) -> Connection | None:
                 connection.greet({"trainer": os.getpid(), "rank": rank}, _ANSWER_S, None)
             except Gone:
                 return None
+            except errors.EngineError:  # another rank, or a worker, has just started it, and not said for what yet
+                if connection.alive:
+                    return None
+                raise
             _own[key] = connection
         return connection
 

@@ -77,7 +77,7 @@ def engine_for(world: World, crew: Crew, fingerprint: str, ordinal: int) -> byte
         fingerprint: Of the data set.
         ordinal: How manyth data set with this fingerprint the program has made.
     """
-    return client.engine_name(*_job(world, crew), fingerprint, ordinal)
+    return client.engine_name(*_job(world, crew), world.node, fingerprint, ordinal)
 
 
 # What tells one job of a launcher from others: of torchrun, of a SLURM step, of Open MPI.

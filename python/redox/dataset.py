@@ -244,7 +244,7 @@ class Dataset:
         )  # fmt: skip
         session = Session(self._facts, options, World())
         session.set_epoch(whole("epoch", epoch, 0, (1 << 63) - 1))
-        return _batches(session)
+        return batches_of(session)
 
     def batch_indices(
         self,
@@ -323,7 +323,7 @@ _PLAN = frozenset(
 )
 
 
-def _batches(session: Session) -> Iterator[Batch]:
+def batches_of(session: Session) -> Iterator[Batch]:
     presenter = Presenter(session, NumpyMaker(), decode_images=False, with_index=None, batched=True)
     one = Pass(session)
     while True:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -14,9 +14,9 @@ except ImportError:
         "redox.open(path).batches(...)"
     ) from None
 
+from redox.dealing import refuse_dealers
 from redox.iterate import BatchIterator, CollatedIterator, SampleIterator
 from redox.options import flag
-from redox.session import share_of
 from redox.source import OPTIONS, Source
 from redox.values import TorchMaker
 
@@ -126,10 +126,18 @@ class RedoxDataset(Source, IterableDataset):  # type: ignore[type-arg]
 
     def __len__(self) -> int:
         """Samples of this rank in a whole epoch; with `batched=True`, batches."""
-        share = share_of(self._facts, self._options, self.world)
-        return share.batches() if self._batched else share.samples()
+        return self.share.batches() if self._batched else self.share.samples()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be this epoch; without it every iteration is the next one.
+
+        After `load_state_dict` with a state of the same epoch the position in it is kept.
+        """
+        refuse_dealers(sys._getframe(1))  # those that read in workers call this before
+        super().set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
+        refuse_dealers(sys._getframe(1))
         session, maker = self.session, TorchMaker()
         self.catch_up()
         if self._batched and not self._collated:
@@ -145,8 +153,8 @@ class RedoxDataset(Source, IterableDataset):  # type: ignore[type-arg]
 
         It has the same session: epochs, position and counters are those of this object.
         """
-        twin = copy.copy(self)
-        twin._original = self._original or self
+        twin = object.__new__(type(self))  # not copy.copy: pickling finds out the rank, and it may be too early for that
+        twin.__dict__.update(self.__dict__, _original=self._original or self, _session=None)
         twin._batched = twin._collated = True
         twin._collate = collate
         return twin

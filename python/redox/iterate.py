@@ -8,10 +8,10 @@ from functools import partial
 from operator import itemgetter, length_hint
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import default_collate, get_worker_info
+from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils.fetch import _BaseDatasetFetcher
 
-from redox.sample import Record, Samples, collated, open_samples
+from redox.sample import Place, Record, Samples, collated, open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,16 +20,7 @@ if TYPE_CHECKING:
     from redox.present import Presenter
     from redox.session import Pass
 
-__all__ = ["BatchIterator", "CollatedIterator", "SampleIterator", "fetched", "refuse_workers"]
-
-
-def refuse_workers() -> None:
-    """Raise if this is a DataLoader's worker process: exact reading by index does not work there yet."""
-    if get_worker_info() is not None:
-        raise RuntimeError(
-            "MapDataset does not read exact indices in DataLoader worker processes yet: use num_workers=0 (reading "
-            "runs in threads anyway), redirect=True, or RedoxDataset"
-        )
+__all__ = ["BatchIterator", "CollatedIterator", "SampleIterator", "as_it_is", "fetched"]
 
 
 def fetched(frame: Any) -> tuple[Any, Any]:
@@ -45,12 +36,24 @@ def fetched(frame: Any) -> tuple[Any, Any]:
     return fetcher, frame.f_locals.get("possibly_batched_index")
 
 
+def as_it_is(batch: Any) -> Any:
+    """Return a batch itself: the collation of those that are collated already."""
+    return batch
+
+
+def _unseen(fetcher: Any, iterator: Any, presenter: Presenter) -> bool:
+    """Return whether what an iterator gives is pickled before anybody looks at it."""
+    if fetcher is None or not (presenter.working and presenter.plain) or fetcher.auto_collation:
+        return False
+    return fetcher.dataset_iter is iterator and fetcher.collate_fn in (as_it_is, default_convert)
+
+
 class BatchIterator:
     """Iterates over whole batches."""
 
     def __init__(self, one: Pass, presenter: Presenter) -> None:
         self._pass, self._presenter = one, presenter
-        self._checked = False
+        self._checked = self._unseen = False
         self._lease: Any = None  # in borrow mode what keeps the latest batch's memory
 
     def __iter__(self) -> BatchIterator:
@@ -64,12 +67,13 @@ class BatchIterator:
                     "a data set with batched=True gives whole batches: use DataLoader(ds, batch_size=None)"
                 )
             self._checked = True
+            self._unseen = self._presenter.transform is None and _unseen(fetcher, self, self._presenter)
         self._lease = None
         columns = self._pass.next()
         if columns is None:
             raise StopIteration
         self._lease = columns.lease
-        return self._presenter.batch(columns)
+        return self._presenter.batch(columns, unseen=self._unseen)
 
 
 class SampleIterator:
@@ -93,13 +97,19 @@ class SampleIterator:
         columns = self._pass.next()
         if columns is None:
             raise StopIteration  # the record stays: a short last batch is collated after this
-        self._open(columns)
+        fetcher, index = fetched(frame := sys._getframe(1))
+        # The fetcher must be about to ask for all of the batch, and for nothing else.
+        whole = fetcher is not None and fetcher.dataset_iter is self and frame.f_locals.get("data") == []
+        self._open(columns, whole and len(index) >= columns.n and Place.serves(self._presenter, fetcher))
         return next(self._rows)
 
-    def _open(self, columns: Columns) -> None:
+    def _open(self, columns: Columns, unseen: bool) -> None:
         progress = self._pass.progress
         assert progress is not None
-        if self._presenter.plain:
+        if unseen:
+            self._record = None
+            self._rows = self._rest = iter([Place(self._presenter, columns)] * columns.n)
+        elif self._presenter.plain:
             samples, self._record = open_samples(self._presenter, columns)
             self._rows = self._rest = iter(samples)
         else:
@@ -140,6 +150,7 @@ class CollatedIterator:
 
     def __init__(self, one: Pass, presenter: Presenter, collate: Callable[[list[Any]], Any] | None) -> None:
         self._pass, self._presenter, self._collate = one, presenter, collate
+        self._unseen: bool | None = None
 
     def __iter__(self) -> CollatedIterator:
         return self
@@ -151,5 +162,7 @@ class CollatedIterator:
         if not self._presenter.plain:
             return (self._collate or default_collate)(list(self._presenter.finished(columns)))
         if self._collate is None:
-            return collated(self._presenter, columns)
+            if self._unseen is None:
+                self._unseen = _unseen(fetched(sys._getframe(1))[0], self, self._presenter)
+            return collated(self._presenter, columns, unseen=self._unseen)
         return self._collate(Samples(*open_samples(self._presenter, columns)))

@@ -9,6 +9,10 @@ from redox.iterable import RedoxDataset  # first: says what to install where PyT
 
 import torch.utils.data  # isort: skip
 
+from redox.accelerated import Told, gradient_state
+from redox.dealing import asked_by_lightning
+from redox.errors import StateError
+from redox.iterate import as_it_is
 from redox.session import Progress
 from redox.state import Share
 
@@ -36,6 +40,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
     Attributes:
         total_batch_size: Samples of a full batch of all ranks together.
+        end_of_dataloader: With Accelerate: whether the batch that was given last is the last of the epoch.
+        remainder: With Accelerate: samples of the last global batch without padding, 0 if it is full.
 
     Raises:
         TypeError: `dataset` is no `RedoxDataset`.
@@ -44,6 +50,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
     _is_accelerate_prepared = True
     use_stateful_dataloader = True
+    end_of_dataloader = False
+    remainder = -1
 
     def __init__(
         self,
@@ -67,16 +75,24 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if dataset.batched and collate_fn is not None:
             raise ValueError("collate_fn is for samples: a data set with batched=True gives batches; use its transform")
         batches = dataset if dataset.batched else dataset.collated(collate_fn)
-        super().__init__(batches, batch_size=None, num_workers=num_workers, collate_fn=_as_it_is, **torch_kwargs)
+        super().__init__(batches, batch_size=None, num_workers=num_workers, collate_fn=as_it_is, **torch_kwargs)
 
         self._given: _Given | None = None  # of the iteration that began last, if workers do the work
 
     def __iter__(self) -> Any:
+        state = gradient_state()
+        if state is None:
+            return self._batches()
+        share = self._share
+        rest = 0 if share.drop_last or not share.padded else share.size % share.step
+        return Told(state, self, self._batches(), rest, lambda: self.state_dict()["position"] >= share.size)
+
+    def _batches(self) -> Any:
         if self.num_workers == 0:
             return super().__iter__()
         status = self.dataset.engine_status()  # type: ignore[attr-defined]
-        self._given = _Given(super().__iter__(), self.dataset, 0 if status is None else status["passes"])
-        return self._given
+        self._given = _Given(self.dataset, 0 if status is None else status["passes"])
+        return _Batches(super().__iter__(), self._given)
 
     @property
     def total_batch_size(self) -> int:
@@ -85,12 +101,17 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
     @property
     def _share(self) -> Share:
-        share: Share = self.dataset.session.share  # type: ignore[attr-defined]
+        share: Share = self.dataset.share  # type: ignore[attr-defined]
         return share
 
     def __len__(self) -> int:
         """Batches of a whole epoch."""
         return self._share.batches()
+
+    def batches_before(self, position: int) -> int:
+        """Return how many of this loader's `len()` batches are over when an epoch goes on at a global position."""
+        share = self._share
+        return share.batches() - share.batches_from(position)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; see `RedoxDataset.set_epoch`."""
@@ -108,46 +129,73 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if self.num_workers == 0:
             given = self.dataset
         elif given is None:
-            given = self._given = _Given(iter(()), self.dataset, sys.maxsize)
-        state: dict[str, Any] = given.state_dict()
-        return state
+            given = self._given = _Given(self.dataset, sys.maxsize)
+        return {**given.state_dict(), "global_batch": self.total_batch_size}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next iteration go on where the state was taken; see `RedoxDataset.load_state_dict`."""
+        """Let the next iteration go on where the state was taken; see `RedoxDataset.load_state_dict`.
+
+        Raises:
+            StateError: It does not fit. Also if Lightning asks, and counted batches of another global size: it would
+                end the epoch after a wrong number of them (`redox.lightning.ResumeCallback` tells it the right one).
+        """
+        counted = state.get("global_batch") if isinstance(state, dict) else None
+        if counted not in (None, self.total_batch_size) and asked_by_lightning(sys._getframe(1)):
+            raise StateError(
+                f"the checkpoint counts batches of {counted} samples (all ranks together), now they have "
+                f"{self.total_batch_size}: Lightning would end the epoch too early or too late; pass "
+                "callbacks=[redox.lightning.ResumeCallback()] to the Trainer, which converts its count"
+            )
         self.dataset.load_state_dict(state)  # type: ignore[attr-defined]
         self._given = None
 
 
-class _Given:
-    """Counts what an iteration with workers has given: they run ahead, and only this side knows what was received.
+class _Batches:
+    """An iteration with workers, and the count of what it has given."""
 
-    Args:
-        batches: PyTorch's iterator.
-        dataset: Whose batches they are.
-        passes: How many the engine had seen before this one.
-    """
+    def __init__(self, batches: Any, given: _Given) -> None:
+        self._batches, self._given = batches, given
 
-    def __init__(self, batches: Any, dataset: Any, passes: int) -> None:
-        self._batches, self._dataset, self._passes = batches, dataset, passes
-        self._progress: Progress | None = None
-
-    def __iter__(self) -> _Given:
+    def __iter__(self) -> _Batches:
         return self
 
     def __next__(self) -> Any:
         try:
             batch = next(self._batches)
         except StopIteration:
-            if self._progress is None:
-                self._progress = self._began(self._dataset.engine_status())
-            if self._progress is not None:
-                self._progress.done = True
+            self._given.end()
             raise
+        self._given.one_more()
+        return batch
+
+
+class _Given:
+    """Counts what an iteration with workers has given: they run ahead, and only this side knows what was received.
+
+    It does not hold the iteration: workers end with the last who iterates.
+
+    Args:
+        dataset: Whose batches they are.
+        passes: How many the engine had seen before this one.
+    """
+
+    def __init__(self, dataset: Any, passes: int) -> None:
+        self._dataset, self._passes = dataset, passes
+        self._progress: Progress | None = None
+
+    def one_more(self) -> None:
+        """Take note of a batch."""
         if self._progress is None:
             self._progress = self._began(self._dataset.engine_status())
         if self._progress is not None:
             self._progress.batches += 1
-        return batch
+
+    def end(self) -> None:
+        """Take note of the end of the epoch."""
+        if self._progress is None:
+            self._progress = self._began(self._dataset.engine_status())
+        if self._progress is not None:
+            self._progress.done = True
 
     def _began(self, status: dict[str, Any] | None) -> Progress | None:
         if status is None or status["passes"] <= self._passes:
@@ -168,7 +216,3 @@ class _Given:
             if status is not None and status["serial"] >= session.cursor.serial and status["passes"]:
                 epoch, position = status["next_epoch"], status["next_position"]
         return {**session.template(), "epoch": epoch, "position": position}
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch

@@ -5,8 +5,6 @@ from __future__ import annotations
 import operator
 import os
 import sys
-import time
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +13,12 @@ import redox.iterable  # noqa: F401 - first: says what to install where PyTorch 
 from torch.utils.data import Dataset, Subset  # isort: skip
 
 from redox import _native
-from redox.columns import Columns, Reader
-from redox.errors import CorruptError
-from redox.iterate import fetched, refuse_workers
+from redox.exact import Exact, exact_of, stats_of
+from redox.iterate import fetched
 from redox.options import flag
 from redox.redirect import Redirection
-from redox.sample import Samples, open_samples
+from redox.sample import Place, Samples, open_samples
+from redox.session import added
 from redox.source import OPTIONS, Source
 from redox.state import VERSION, parse_state
 from redox.values import TorchMaker
@@ -91,7 +89,7 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
             with_index=with_index, world=(rank, world_size, nodes),
         )  # fmt: skip
         self._redirection: Redirection | None = None
-        self._counts: Counter[str] = Counter()
+        self._exact: Exact | None = None
 
     def __len__(self) -> int:
         """Samples of the subset, else of the data set."""
@@ -107,9 +105,9 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples at these indices; with `redirect=True`, the plan's next ones."""
-        if not self._redirect:
-            return self._exactly(indices)
         frame = sys._getframe(1)
+        if not self._redirect:
+            return self._exactly(indices, _asker(frame, self))
         if isinstance(frame.f_locals.get("self"), Subset):
             raise ValueError(
                 "redirect=True can't be asked through torch.utils.data.Subset or random_split, whose indices it would "
@@ -119,8 +117,7 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
             self._resize(len(indices))
         if self._redirection is None or self._redirection.session is not self.session:  # forked
             self._redirection = Redirection(self.session, self.presenter(TorchMaker()), len(self))
-        asker, _ = fetched(frame)
-        return self._redirection.answer(indices, asker)
+        return self._redirection.answer(indices, fetched(frame)[0])
 
     def _resize(self, batch_size: int) -> None:
         """Take the first request's length for the plan's batch size; epoch and position stay."""
@@ -129,47 +126,22 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
         if earlier is not None:
             self.session.cursor = earlier.cursor
 
-    def _exactly(self, indices: Sequence[int]) -> list[Any]:
-        refuse_workers()
+    def _exactly(self, indices: Sequence[int], fetcher: Any = None) -> list[Any]:
         numbers = [self._number(index) for index in indices]
         if not numbers:
             return []
         presenter = self.presenter(TorchMaker())
-        begun = time.monotonic()
-        columns = self._read(numbers)
-        self._counts.update(
-            samples=len(numbers), batches=1, bytes_delivered=sum(c.data.nbytes for c in columns.columns)
-        )
-        self._counts["wait_s"] += time.monotonic() - begun  # type: ignore[assignment]
+        columns = self._reader().read(numbers)
+        if fetcher is not None and Place.serves(presenter, fetcher):
+            return [Place(presenter, columns)] * columns.n
         if presenter.plain:
             return Samples(*open_samples(presenter, columns))
         return list(presenter.finished(columns))
 
-    def _read(self, numbers: list[int]) -> Columns:
-        reader = Reader(self._facts.fields, len(numbers))
-        handle = self.session.opened.handle
-        try:
-            columns = reader.read(handle, _native.numbers_of(numbers))
-        except CorruptError as error:
-            if self._options.on_error != "skip" or len(numbers) == 1:
-                raise
-            columns = reader.read(handle, _native.numbers_of(self._stand_ins(reader, numbers, error)))
-        return self.session.chosen(columns)
-
-    def _stand_ins(self, reader: Reader, numbers: list[int], error: CorruptError) -> list[int]:
-        """Return the numbers with each corrupt sample's place taken by the previous good one, else by the next."""
-        good: list[int | None] = []
-        for number in numbers:
-            try:
-                Reader(self._facts.fields, 1).read(self.session.opened.handle, _native.numbers_of([number]))
-                good.append(number)
-            except CorruptError as corrupt:
-                self.session.note_skipped(number, corrupt)
-                good.append(good[-1] if good else None)
-        first = next((number for number in good if number is not None), None)
-        if first is None:
-            raise error
-        return [first if number is None else number for number in good]
+    def _reader(self) -> Exact:
+        if self._exact is None or self._exact.session is not self.session:  # forked, or the first
+            self._exact = exact_of(self.session)
+        return self._exact
 
     def _number(self, index: Any) -> int:
         place = operator.index(index)
@@ -188,7 +160,9 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
         """Return the counters `{"epoch": {...}, "total": {...}}`; of exact reading, in all only."""
         if self._redirect:
             return super().stats()
-        return {"epoch": dict(self._counts), "total": dict(self._counts)}
+        here, there = self._reader().stats(), stats_of(self._engine(), self.world.rank)
+        counts = added([one for one in (here, there) if one] or [_native.read_stats(self.session.opened.handle)])
+        return {"epoch": counts, "total": dict(counts)}
 
     def state_dict(self, *, batches: int | None = None) -> dict[str, Any]:
         """Return where training stands; without `redirect` that is the sampler's to know."""
@@ -206,7 +180,15 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
             parse_state(state, self.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_redirection": None}
+        return {**super().__getstate__(), "_redirection": None, "_exact": None}
 
     def __repr__(self) -> str:
         return f"MapDataset({self.path!r}, redirect={self._redirect}, samples={len(self)})"
+
+
+def _asker(frame: Any, dataset: Any) -> Any:
+    """Return the DataLoader's fetcher that gets what a call from this frame returns, and nobody else; or None."""
+    while type(frame.f_locals.get("self")) is Subset:  # whose `__getitems__` hands on what it gets
+        dataset, frame = frame.f_locals["self"], frame.f_back
+    fetcher, _ = fetched(frame)
+    return fetcher if fetcher is not None and fetcher.dataset is dataset else None

@@ -89,7 +89,7 @@ class Options:
             "max_skipped": self.max_skipped,
             "rank": world.rank,
             "world_size": world.size,
-            "nodes": world.nodes,
+            "nodes": list(world.uneven) or world.nodes,
             "prefetch": prefetch,
         }
         if isinstance(self.memory_limit, int):

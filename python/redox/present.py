@@ -66,24 +66,35 @@ class Presenter:
         self.names = tuple(f.name for f in self._fields) + ((INDEX,) if with_index else ())
         self._decoders = [decode.decoder(f.kind) if decode_images else None for f in self._fields]
         self.with_index = with_index
+        self.working = session.crew.working
         self.transform, self.target_transform = transform, target_transform
         self._skip = session.options.on_error == "skip"
         self.plain = not any(self._decoders) and (batched or (transform is None and target_transform is None))
 
     # -- whole batches -------------------------------------------------------------------------------------------------
 
-    def batch(self, columns: Columns) -> Any:
-        """Return a whole batch: a tuple, a dict or the one value, of arrays and lists as long as the batch."""
-        whole = self.columns(columns)
+    def batch(self, columns: Columns, *, unseen: bool = False) -> Any:
+        """Return a whole batch: a tuple, a dict or the one value, of arrays and lists as long as the batch.
+
+        Args:
+            columns: The batch.
+            unseen: Whether nobody looks at it before it has been pickled. Then nothing is decoded or transformed.
+        """
+        whole = self.columns(columns, unseen=unseen)
         if self.layout == "dict":
             shown: Any = dict(zip(self.names, whole, strict=True))
         else:
             shown = whole[0] if len(whole) == 1 and self.layout == "scalar" else tuple(whole)
         return shown if self.transform is None else self.transform(shown)
 
-    def columns(self, columns: Columns) -> list[Any]:
+    def columns(self, columns: Columns, *, unseen: bool = False) -> list[Any]:
         """Return the fields of a whole batch, and its index if it goes with the samples; images decoded."""
-        whole = [self.maker.whole(column) for column in columns.columns]
+        if unseen:
+            from redox.crossing import Strings
+
+            whole = [Strings(c, list) if Strings.fit(c) else self.maker.whole(c) for c in columns.columns]
+        else:
+            whole = [self.maker.whole(column) for column in columns.columns]
         if any(self._decoders):
             pictures = self._pictures(columns, whole)
             if any(place != i for i, place in enumerate(pictures)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from redox.sample import Samples, open_samples
+from redox.sample import Place, Samples, open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Redirection:
         if self._pass is None or (asker is not None and (self._asker is None or self._asker() is not asker)):
             self._begin(asker)
         self._mark(indices)
-        return self._take(len(indices))
+        return self._take(len(indices), asker)
 
     def _begin(self, asker: Any) -> None:
         self.leave()
@@ -74,11 +74,13 @@ class Redirection:
                 )
             asked[index] = 1
 
-    def _take(self, count: int) -> list[Any]:
+    def _take(self, count: int, asker: Any) -> list[Any]:
         assert self._pass is not None
         if not self._left:
             columns = self._pass.next()
             if columns is not None and columns.n == count and self._presenter.plain:
+                if asker is not None and Place.serves(self._presenter, asker):
+                    return [Place(self._presenter, columns)] * count
                 return Samples(*open_samples(self._presenter, columns))  # a whole batch, which collation finds again
             self._put(columns)
         taken: list[Any] = []

@@ -6,6 +6,9 @@ tensor already, so when a whole batch of them arrives at the collation unchanged
 A sample is a plain tuple or dict in all but its class; the batch remembers which samples it handed out. The short cut
 is taken only if the collated list is exactly those, nobody else holds one of them (the batch shares their memory), and
 no tensor was given other memory, another shape or other flags. Anything else goes PyTorch's way.
+
+Where PyTorch's loader itself asks for the samples of a batch, and collates them by default, nobody sees them: it gets a
+`Place` for each, and of the collation the whole batch.
 """
 
 from __future__ import annotations
@@ -16,13 +19,17 @@ from operator import attrgetter, is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data._utils.collate import collate, default_collate_fn_map
+from torch.utils.data import default_collate
+from torch.utils.data._utils.collate import collate, collate_str_fn, default_collate_fn_map
+
+from redox.crossing import Strings
+from redox.values import some_missing
 
 if TYPE_CHECKING:
     from redox.columns import Columns
     from redox.present import Presenter
 
-__all__ = ["Record", "Sample", "SampleDict", "Samples", "collated", "open_samples"]
+__all__ = ["Place", "Record", "Sample", "SampleDict", "Samples", "collated", "open_samples"]
 
 
 class Sample(tuple):  # type: ignore[type-arg]
@@ -77,7 +84,7 @@ class Record:
         held = map(_refcount, batch)
         if next(held) > _HELD + 1 or max(held, default=0) > _HELD:  # PyTorch's collate holds the first one, too
             raise _ChangedError
-        if self._names is not None and any(len(sample) != len(self._names) for sample in batch):
+        if self._names is not None and set(map(len, batch)) != {len(self._names)}:
             raise _ChangedError
         columns = [self._column(i, batch, collate_fn_map) for i in range(len(self._whole))]
         self._given = True
@@ -121,7 +128,7 @@ def open_samples(presenter: Presenter, columns: Columns) -> tuple[list[Any], Rec
     rows: list[list[Any]] = []
     whole: list[torch.Tensor | None] = []
     for column in columns.columns:
-        if column.offsets is not None or (column.valid is not None and not column.valid.all()):
+        if column.offsets is not None or some_missing(column):
             rows.append(presenter.maker.rows(column))
             whole.append(None)
             continue
@@ -156,15 +163,24 @@ def _dicts(names: tuple[str, ...], rows: list[list[Any]]) -> list[Any]:
     return [SampleDict(zip(names, row, strict=True)) for row in zip(*rows, strict=True)]
 
 
-def collated(presenter: Presenter, columns: Columns) -> Any:
-    """Return what the default collation makes of a batch's samples, without making the samples."""
+def collated(presenter: Presenter, columns: Columns, *, unseen: bool = False) -> Any:
+    """Return what the default collation makes of a batch's samples, without making the samples.
+
+    Args:
+        presenter: That has nothing to decode or transform.
+        columns: The batch.
+        unseen: Whether nobody looks at the result before it has been pickled.
+    """
+    unseen = unseen and all(default_collate_fn_map.get(kind) is collate_str_fn for kind in (str, bytes))
     maker = presenter.maker
     lone = presenter.layout == "scalar" and not presenter.with_index
     transposed: type = list if lone or presenter.layout == "dict" else tuple
     together: list[Any] = []
     for column in columns.columns:
-        if column.offsets is None and (column.valid is None or column.valid.all()):
+        if column.offsets is None and not some_missing(column):
             together.append(maker.array(column.data, column.field))
+        elif unseen and Strings.fit(column):
+            together.append(Strings(column, transposed))
         else:
             together.append(_collate(transposed(maker.rows(column))))
     if presenter.with_index:
@@ -176,6 +192,35 @@ def collated(presenter: Presenter, columns: Columns) -> Any:
 
 def _collate(values: Any) -> Any:
     return collate(values, collate_fn_map=default_collate_fn_map)
+
+
+class Place:
+    """Stands for each sample of a batch between PyTorch's fetcher and its default collation.
+
+    Args:
+        presenter: That has nothing to decode or transform.
+        columns: The batch.
+    """
+
+    def __init__(self, presenter: Presenter, columns: Columns) -> None:
+        self._presenter, self._columns = presenter, columns
+
+    @staticmethod
+    def serves(presenter: Presenter, fetcher: Any) -> bool:
+        """Return whether samples that this fetcher asks for are seen by nobody but the default collation."""
+        return presenter.plain and fetcher.auto_collation and fetcher.collate_fn is default_collate
+
+    def collated(self, batch: list[Any], collate_fn_map: Any) -> Any:
+        """Return what the default collation would for `batch`, which begins with a place of this."""
+        n = self._columns.n
+        if len(batch) == n and all(place is self for place in batch):
+            return collated(self._presenter, self._columns, unseen=self._presenter.working)
+        samples, _ = open_samples(self._presenter, self._columns)  # the fetcher went on to another batch
+        return collate([*samples[: len(batch)], *batch[n:]], collate_fn_map=collate_fn_map)
+
+
+def _collate_places(batch: list[Place], *, collate_fn_map: Any = None) -> Any:
+    return batch[0].collated(batch, collate_fn_map)
 
 
 class _ChangedError(Exception):
@@ -228,5 +273,6 @@ def _collate_samples(batch: list[Any], *, collate_fn_map: Any = None) -> Any:
     )
 
 
+default_collate_fn_map[Place] = _collate_places
 default_collate_fn_map[Sample] = _collate_samples
 default_collate_fn_map[SampleDict] = _collate_samples

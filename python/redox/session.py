@@ -9,6 +9,8 @@ Nothing here knows what a batch is turned into; that begins with the `Columns` t
 from __future__ import annotations
 
 import ctypes
+import functools
+import json
 import logging
 import os
 import threading
@@ -27,7 +29,9 @@ from redox.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Opened", "Pass", "Progress", "Session", "share_of"]
+    from redox.meeting import Meeting
+
+__all__ = ["Opened", "Pass", "Progress", "Session", "added", "share_of"]
 
 _log = logging.getLogger("redox")
 
@@ -57,6 +61,14 @@ class _Handle:
         weakref.finalize(self, _native.loader_close, self.number, os.getpid()).atexit = False
 
 
+class _Mesh:
+    """This node's connections to the others; closed with its last user."""
+
+    def __init__(self, opened: Opened, options: dict[str, Any]) -> None:
+        self.number = _native.mesh_new(opened.handle, options)
+        weakref.finalize(self, _native.mesh_close, self.number, os.getpid()).atexit = False
+
+
 class _Loader:
     """A native loader and its reader. Used by one pass at a time."""
 
@@ -73,15 +85,11 @@ class Session:
         facts: Of the data set.
         options: Of loading.
         world: Which rank this is.
+        meeting: How its node finds the others; None where they exchange nothing.
     """
 
-    def __init__(self, facts: Facts, options: Options, world: World) -> None:
-        if world.nodes > 1 and options.exchange != "off":
-            raise RuntimeError(
-                f"{world.nodes} nodes can't exchange samples yet: pass exchange='off' (each node then reads what its "
-                "ranks need from shared storage)"
-            )
-        self.facts, self.options, self.world = facts, options, world
+    def __init__(self, facts: Facts, options: Options, world: World, meeting: Meeting | None = None) -> None:
+        self.facts, self.options, self.world, self.meeting = facts, options, world, meeting
         self.fields = facts.choose(options.fields if options.fields is None else tuple(options.fields))
         self.share = share_of(facts, options, world)
         self.cursor = Cursor(self.share.size)
@@ -94,6 +102,7 @@ class Session:
         self._free: list[_Loader] = []
         self._busy: _Loader | None = None  # of the pass that began last
         self._subset = 0
+        self._mesh: _Mesh | None = None
         self._unchanging: dict[str, Any] | None = None
 
     @property
@@ -127,6 +136,10 @@ class Session:
                 array = (ctypes.c_int64 * subset.size).from_buffer_copy(subset.numbers.tobytes())
                 self._subset = _native.subset_new(opened.handle, array)
             options["subset_handle"] = self._subset
+        if self.meeting is not None:
+            if self._mesh is None:
+                self._mesh = _Mesh(opened, {**options, **self.meeting.options()})
+            options["mesh"] = self._mesh.number
         try:
             if self._loaders:
                 try:
@@ -139,6 +152,15 @@ class Session:
             if isinstance(self.options.memory_limit, int):
                 raise _of_the_node(error, self.options.memory_limit, self.world.ranks_here) from None
             raise
+
+    def meet(self) -> None:
+        """Connect this node with those that are not connected with it; before the first pass, wait for all of them."""
+        if self.meeting is None or self._mesh is None:
+            return
+        mesh = self._mesh.number
+        card = _native.mesh_card(mesh)
+        if not json.loads(card)["complete"]:
+            self.meeting.hold(card, functools.partial(_native.mesh_meet, mesh), self.options.timeout)
 
     def state(self, batches: int | None = None) -> dict[str, Any]:
         """Return the state after what was delivered, or after so many batches of the epoch."""
@@ -250,7 +272,7 @@ class Session:
             self.give_back(self.take())
         every = [_native.stats(loader.handle) for loader in self._loaders]
         last = self._loaders.index(self._busy) if self._busy is not None else 0
-        merged = {**every[last], "total": _sum([one["total"] for one in every])}
+        merged = {**every[last], "total": added([one["total"] for one in every])}
         for name, skipped in zip(("epoch", "total"), self.skipped, strict=True):
             merged[name] = {**merged[name], "skipped": merged[name].get("skipped", 0) + skipped}
         return merged
@@ -289,7 +311,7 @@ def _of_the_node(error: MemoryLimitError, limit: int, ranks: int) -> MemoryLimit
 _LARGEST = ("resident_bytes", "resident_peak")
 
 
-def _sum(every: list[dict[str, Any]]) -> dict[str, Any]:
+def added(every: list[dict[str, Any]]) -> dict[str, Any]:
     """Add up counters; of what several loaders share on one engine, take the largest."""
     total = dict(every[0])
     for one in every[1:]:
@@ -368,6 +390,7 @@ class Pass:
         self._giver.atexit = False
         progress = Progress(session.share, *session.cursor.begin())
         loader.reader.drop()
+        session.meet()
         if not progress.done:
             # Not redox_set_epoch: right after a restore that nobody read from, it would keep that one's position.
             state = {**session.template(), "epoch": progress.epoch, "position": progress.start}

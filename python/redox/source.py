@@ -9,25 +9,31 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from redox._library import inherited
 from redox.attached import AttachedSession, status_of, tell
 from redox.client import farewell, seen
 from redox.crew import Crew, engine_for
 from redox.errors import StateError
 from redox.facts import Facts
+from redox.meeting import Meeting, Place, exchanging
 from redox.options import Options, flag, whole
+from redox.part import Part, refuse_part
 from redox.present import Presenter, check_with_index
-from redox.session import Session
+from redox.session import Session, share_of
 from redox.state import parse_state
 from redox.subset import Subset
 from redox.world import World
 
 if TYPE_CHECKING:
-    from redox.state import Cursor
+    from collections.abc import Sequence
+
+    from redox.state import Cursor, Share
     from redox.values import Maker
 
 __all__ = ["OPTIONS", "Source"]
 
 OPTIONS = frozenset(field.name for field in fields(Options))
+_numbers = itertools.count()
 _ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
 
 
@@ -43,7 +49,7 @@ class Source:
         target_transform: Any,
         decode: Any,
         with_index: Any,
-        world: tuple[int | None, int | None, int | None],
+        world: tuple[int | None, int | None, int | Sequence[int] | None],
     ) -> None:
         self._facts = Facts.read(path)
         self._original: Any = None  # the object whose session this one shares
@@ -62,13 +68,16 @@ class Source:
         self._asked = world
         if world != (None, None, None):
             World.resolve(*world)  # arguments are checked when they are given
-        self._world: World | None = None
+        self._found: list[World] = []  # which rank this is, as it was found out last; outlives this object
+        self._found_by = 0  # the process that did
+        self._place: Place | None = None  # where its nodes meet
         self._session: Session | None = None
         self._session_of = (0, False)  # the process that it belongs to, and whether that is a worker
         self._where: Cursor | None = None  # of the object that this one was unpickled from
         self._copies = 0
         self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
-        weakref.finalize(self, _farewell, os.getpid(), world, self._facts.fingerprint, self._ordinal).atexit = False
+        self._nth = next(_numbers)  # data set of the program
+        weakref.finalize(self, _farewell, os.getpid(), self._found, self._facts.fingerprint, self._ordinal).atexit = False
 
     @property
     def path(self) -> str:
@@ -108,10 +117,23 @@ class Source:
 
     @property
     def world(self) -> World:
-        """Which rank this is, of how many; found out at the first use and kept."""
-        if self._world is None:
-            self._world = World.resolve(*self._asked)
-        return self._world
+        """Which rank this is, of how many; found out anew until the first iteration, and then kept.
+
+        A process group may be initialised after `len()` was asked for, and in a process that got this object as an
+        argument (`torch.multiprocessing.spawn`); workers are told by their trainer.
+        """
+        if self._original is not None:
+            return self._original.world  # type: ignore[no-any-return]
+        here = os.getpid()
+        if not self._found or ((self._session is None or self._found_by != here) and not Crew.here().working):
+            self._found[:], self._found_by = [World.resolve(*self._asked)], here
+            self._place = Place.here() if exchanging(self._options, self._found[0]) else None
+        return self._found[0]
+
+    @property
+    def share(self) -> Share:
+        """How an epoch is cut for this rank."""
+        return share_of(self._facts, self._options, self.world)
 
     @property
     def session(self) -> Session:
@@ -128,9 +150,19 @@ class Source:
         return self._session
 
     def _new_session(self, crew: Crew) -> Session:
-        if not crew.working and self.world.ranks_here == 1:
-            return Session(self._facts, self._options, self.world)
-        return AttachedSession(self._facts, self._options, self.world, crew, self._engine())
+        if not crew.working and self.world.ranks_here == 1 and not inherited():
+            return Session(self._facts, self._options, self.world, self._meeting(engine=False))
+        return self._attached(crew, self._engine())
+
+    def _attached(self, crew: Crew, name: bytes) -> AttachedSession:
+        return AttachedSession(self._facts, self._options, self.world, crew, name, self._meeting(engine=True))
+
+    def _meeting(self, *, engine: bool) -> Meeting | None:
+        """Return how this node finds those that it exchanges samples with."""
+        if not exchanging(self._options, self.world):
+            return None
+        name = (self._facts.fingerprint, self._ordinal)
+        return Meeting(self._place, self.world, name, self._nth, engine=engine)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; without it every iteration is the next one.
@@ -157,6 +189,8 @@ class Source:
         """
         if batches is not None:
             batches = whole("batches", batches, 0, (1 << 63) - 1)
+        elif self.session.crew.working:
+            return self.session.part_state()
         status = self._workers()
         if status is None:
             return self.session.state(batches)
@@ -174,7 +208,12 @@ class Source:
             StateError: It is of another data set or order, or of a newer version.
         """
         epoch, position = parse_state(state, self._facts.fingerprint)
+        crew = self.session.crew
+        part = Part.parse(state, crew) if crew.working else refuse_part(state)
         self.session.expect(state)
+        if part is not None:
+            self.session.load_part(epoch, part)
+            return
         self.session.load(epoch, position)
         self._tell()
 
@@ -183,7 +222,7 @@ class Source:
         session = self.session
         if not isinstance(session, AttachedSession):
             name = self._engine()
-            session = AttachedSession(self._facts, self._options, self.world, session.crew, name)
+            session = self._attached(session.crew, name)
             session.cursor = self.session.cursor
         tell(session, start=session.name in seen)
 
@@ -234,11 +273,10 @@ class Source:
         self.__dict__.update(state)
 
 
-def _farewell(pid: int, asked: Any, fingerprint: str, ordinal: int) -> None:
+def _farewell(pid: int, found: list[World], fingerprint: str, ordinal: int) -> None:
     """Say that nobody needs the engine of a data set object that is gone, in the process that made it."""
-    if pid == os.getpid():
-        world = World.resolve(*asked)
-        farewell(engine_for(world, Crew(pid), fingerprint, ordinal), world.rank)
+    if pid == os.getpid() and found:
+        farewell(engine_for(found[0], Crew(pid), fingerprint, ordinal), found[0].rank)
 
 
 def _callable(option: str, value: Any) -> Any:

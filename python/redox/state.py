@@ -41,14 +41,18 @@ class Share:
         """Positions of a full global batch."""
         return self.batch_size * self.world
 
-    def samples(self) -> int:
-        """Samples that this rank gets in a whole epoch."""
-        full, rest = divmod(self.size, self.step)
+    def samples(self, start: int = 0) -> int:
+        """Samples that this rank gets in a whole epoch, or in what is left of it from a position."""
+        full, rest = divmod(self.size - min(start, self.size), self.step)
         return full * self.batch_size + (0 if self.drop_last else self._rest(rest))
 
     def batches(self) -> int:
         """Batches that this rank gets in a whole epoch."""
-        return -(-self.samples() // self.batch_size)
+        return self.batches_from(0)
+
+    def batches_from(self, start: int) -> int:
+        """Batches that this rank gets from a position on."""
+        return -(-self.samples(start) // self.batch_size)
 
     def _rest(self, rest: int) -> int:
         if self.padded:

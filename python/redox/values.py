@@ -17,7 +17,7 @@ from redox.columns import Column, dtype_of
 if TYPE_CHECKING:
     from redox.schema import Field
 
-__all__ = ["Maker", "NumpyMaker", "TorchMaker"]
+__all__ = ["Maker", "NumpyMaker", "TorchMaker", "some_missing", "strings"]
 
 _SMALL = 4096  # bytes a value, on average: below it one copy of all is cheaper than one call for each
 _UNUSED = np.uint64(2**64 - 1)  # a dimension that an array does not have
@@ -36,7 +36,7 @@ class Maker:
 
     def whole(self, column: Column) -> Any:
         """Return a column: an array `[n, ...]` if the field has a fixed size and no value is missing, else a list."""
-        if column.offsets is not None or _some_missing(column):
+        if column.offsets is not None or some_missing(column):
             return self.rows(column)
         return self.array(column.data, column.field)
 
@@ -48,10 +48,10 @@ class Maker:
         elif field.kind == "array":
             values = self._ragged(column)
         else:
-            values = _strings(column.data, column.offsets)
+            values = strings(column.data, column.offsets)
             if field.kind == "str":
                 values = [value.decode() for value in values]
-        if _some_missing(column):
+        if some_missing(column):
             assert column.valid is not None
             present = column.valid.tolist()
             values = [value if here else None for value, here in zip(values, present, strict=True)]
@@ -101,11 +101,13 @@ class TorchMaker(Maker):
         return list(self.array(data, field).unbind(0))
 
 
-def _some_missing(column: Column) -> bool:
+def some_missing(column: Column) -> bool:
+    """Return whether a value of a column is missing."""
     return column.valid is not None and not column.valid.all()
 
 
-def _strings(data: np.ndarray, offsets: np.ndarray) -> list[bytes]:
+def strings(data: np.ndarray, offsets: np.ndarray) -> list[bytes]:
+    """Return a column's byte strings, each a copy."""
     ends = offsets.tolist()
     if ends[-1] < _SMALL * len(ends):
         everything = data.tobytes()

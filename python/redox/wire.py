@@ -19,6 +19,8 @@ CLAIM = Struct("<II")  # slot, generation
 RELEASE = Struct("<IIq")  # slot, generation, tickets given away less those taken in
 MEMORY = Struct("<Q")  # arena
 SIZE = Struct("<q")  # bytes to allocate, samples that were skipped
+READ = Struct("<II")  # worker, workers; then stored numbers, i64 each, if no file has them
+WAIT = Struct("<Q")  # milliseconds, or COULD_NOT; behind it the cards, or the failure
 URGENT = Struct("<Q")  # 1: lines of the log are wanted now, whoever else may ask
 
 WELCOMED = Struct("<QQ")  # pid of the engine, instance
@@ -31,11 +33,14 @@ MAPPED = Struct("<QQ")  # arena, its size
 ALLOCATED = Struct("<IIQQ")  # slot, generation, arena, place
 
 NOWHERE = (1 << 64) - 1  # the place of what a column lacks
+NO_EPOCH = (1 << 64) - 1  # the epoch of samples that were read by number
+COULD_NOT = (1 << 64) - 1  # a client has not got the cards
 NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
 HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE = range(1, 14)
+READ_, COUNTS, WHO_MEETS, MEET = range(14, 18)
 # Of those who look, listen and count.
 LOOK, LINES, SKIPPED = 20, 21, 22
 # Answers.
-DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_ = range(64, 74)
+DONE, FAILED, WELCOME, BEGAN_, BATCH_, ENDED, CLAIMED_, MAPPED_, TEXT, ALLOCATED_, YOUR_CARD = range(64, 75)

@@ -6,9 +6,15 @@ a SLURM step, of Open MPI; else one rank on one node. Nothing here starts a proc
 
 from __future__ import annotations
 
+import operator
 import os
+import re
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["World"]
 
@@ -20,12 +26,15 @@ class World:
     Attributes:
         rank: This process, 0 … size-1.
         size: Ranks in all.
-        nodes: Machines that they are on, each with size/nodes consecutive ranks.
+        nodes: Machines that they are on, with consecutive ranks on each.
+        uneven: How many ranks each node has, where they do not have size/nodes (the first ones one more where that does
+            not divide); else empty.
     """
 
     rank: int = 0
     size: int = 1
     nodes: int = 1
+    uneven: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -34,14 +43,48 @@ class World:
             raise ValueError(f"rank={self.rank}: expected 0 to world_size-1 = {self.size - 1}")
         if not 1 <= self.nodes <= self.size:
             raise ValueError(f"nodes={self.nodes}: expected 1 to world_size = {self.size}")
+        if self.uneven and (min(self.uneven) < 1 or sum(self.uneven) != self.size):
+            raise ValueError(
+                f"nodes={list(self.uneven)}: expected at least one rank on each, and world_size = {self.size} in all"
+            )
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """How many ranks each node has."""
+        few, more = divmod(self.size, self.nodes)
+        return self.uneven or tuple(few + (node < more) for node in range(self.nodes))
+
+    @property
+    def node(self) -> int:
+        """Which node this rank is on."""
+        before = 0
+        for node, ranks in enumerate(self.ranks):
+            before += ranks
+            if self.rank < before:
+                return node
+        raise AssertionError(self)
 
     @property
     def ranks_here(self) -> int:
-        """Ranks on this node (on the fullest one, where they differ)."""
-        return -(-self.size // self.nodes)
+        """Ranks on this node."""
+        return self.ranks[self.node]
 
     @classmethod
-    def resolve(cls, rank: int | None = None, size: int | None = None, nodes: int | None = None) -> World:
+    def of(cls, rank: int, size: int, nodes: Any) -> World:
+        """Return a world whose nodes are given as their number, or as how many ranks each has."""
+        if hasattr(nodes, "__index__"):
+            return cls(rank, size, operator.index(nodes))
+        try:
+            ranks = tuple(map(operator.index, nodes))
+        except TypeError:
+            raise ValueError(f"nodes={nodes!r}: expected a number, or how many ranks each node has") from None
+        even = cls(rank, size, len(ranks))
+        return even if even.ranks == ranks else cls(rank, size, len(ranks), ranks)
+
+    @classmethod
+    def resolve(
+        cls, rank: int | None = None, size: int | None = None, nodes: int | Sequence[int] | None = None
+    ) -> World:
         """Return the world that this process is in.
 
         Args:
@@ -53,8 +96,8 @@ class World:
             ValueError: Arguments or environment contradict themselves, or WORLD_SIZE > 1 comes without a rank.
         """
         if size is None and rank is None:
-            here = _process_group() or _environment() or cls()
-            return here if nodes is None else cls(here.rank, here.size, nodes)
+            here = _process_group(nodes) or _environment(nodes)
+            return here or cls.of(0, 1, 1 if nodes is None else nodes)
         if size is None:
             raise ValueError(f"rank={rank} was given without world_size: expected both or neither")
         if rank is None:
@@ -62,29 +105,34 @@ class World:
                 raise ValueError(f"world_size={size} was given without rank: expected both or neither")
             rank = 0
         if nodes is not None:
-            return cls(rank, size, nodes)
-        found = _process_group() or _environment()
-        return cls(rank, size, found.nodes if found is not None and found.size == size else 1)
+            return cls.of(rank, size, nodes)
+        try:
+            found = _process_group(None) or _environment(None)
+        except ValueError:  # about a world that the arguments replace
+            found = None
+        return cls.of(rank, size, found.ranks if found is not None and found.size == size else 1)
 
 
-def _process_group() -> World | None:
+def _process_group(nodes: Any) -> World | None:
     """Return the world of an initialised process group, without importing torch for it."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     size = distributed.get_world_size()
-    return World(distributed.get_rank(), size, _nodes(size, "LOCAL_WORLD_SIZE"))
+    found = _nodes(size, "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE") if nodes is None else nodes
+    node_name = "GROUP_RANK" if _number("WORLD_SIZE") == size else ""  # else torchrun's ranks are other ones
+    return _checked(World.of(distributed.get_rank(), size, found), node_name, nodes)
 
 
-_LAUNCHERS = (  # rank, world size, ranks on this node
-    ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+_LAUNCHERS = (  # rank, world size, ranks on this node (or on all), number of nodes, this node
+    ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "GROUP_RANK"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NUM_NODES", "SLURM_NODEID"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "", ""),
 )
 
 
-def _environment() -> World | None:
-    for rank_name, size_name, local_name in _LAUNCHERS:
+def _environment(nodes: Any) -> World | None:
+    for rank_name, size_name, local_name, nodes_name, node_name in _LAUNCHERS:
         size = _number(size_name)
         if size is None:
             continue
@@ -96,21 +144,57 @@ def _environment() -> World | None:
                     "or pass rank= and world_size="
                 )
             rank = 0
-        return World(rank, size, _nodes(size, local_name))
+        found = _nodes(size, local_name, nodes_name) if nodes is None else nodes
+        return _checked(World.of(rank, size, found), node_name, nodes)
     return None
 
 
-def _nodes(size: int, local_name: str) -> int:
-    local = _number(local_name)
-    return max(1, -(-size // local)) if local else 1
+def _checked(world: World, node_name: str, given: Any) -> World:
+    """Compare the node that a rank must be on, ranks being consecutive, with the one that the launcher names."""
+    node = _number(node_name) if node_name and given is None and world.nodes > 1 else None
+    if node is not None and node != world.node:
+        raise ValueError(
+            f"rank {world.rank} of {world.size} is on node {node} ({node_name}), expected it on node {world.node}: "
+            "give the nodes consecutive ranks (srun --distribution=block), and where they have different numbers of "
+            "ranks pass nodes=[ranks of node 0, of node 1, ...]"
+        )
+    return world
+
+
+_TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")  # SLURM's "4(x2),1": 4 on each of 2 nodes, 1 on the third
+
+
+def _nodes(size: int, local_name: str, nodes_name: str) -> Any:
+    """Return how many nodes there are, or how many ranks each has."""
+    text = os.environ.get(local_name, "").strip()
+    parts = text.split(",") if text else []
+    counts: list[int] = []
+    for part in parts:
+        match = _TASKS.fullmatch(part)
+        if match is None:
+            raise ValueError(f"the environment has {local_name}={text!r}: expected a number")
+        counts += [int(match[1])] * int(match[2] or 1)
+    if sum(counts) == size:
+        return counts
+    nodes = _number(nodes_name) if nodes_name else None
+    if not counts:
+        peers = os.environ.get("REDOX_PEERS")  # names one address for each node
+        return peers.count(",") + 1 if peers else 1
+    if len(counts) == 1 and nodes is None and size % counts[0] == 0:
+        return size // counts[0]
+    if len(counts) == 1 and nodes is not None and nodes * counts[0] == size:
+        return nodes
+    raise ValueError(
+        f"the nodes have different numbers of ranks ({local_name}={text} of {size} in all): pass "
+        "nodes=[ranks of node 0, of node 1, ...], the same everywhere"
+    )
 
 
 def _number(name: str) -> int | None:
-    """Return the number that an environment variable starts with ; SLURM's "4(x2)" is 4 on each of 2 nodes."""
+    """Return the number that an environment variable has."""
     text = os.environ.get(name, "").strip()
     if not text:
         return None
-    digits = text.split("(")[0].split(",")[0]
-    if not digits.isdigit():
+    if not text.isdigit():
         raise ValueError(f"the environment has {name}={text!r}: expected a number")
-    return int(digits)
+    return int(text)

@@ -29,6 +29,7 @@ static void test_info(redox_dataset ds) {
 
 static void test_read(redox_dataset ds) {
   const int64_t numbers[] = {499, 0, 77, 77}, wrong[] = {SAMPLES}, negative[] = {-1};
+  char *json;
   buffers b;
 
   buffers_init(&b, 4, 49 + 0 + 27 + 27);
@@ -52,6 +53,9 @@ static void test_read(redox_dataset ds) {
   b.batch.cap_samples = 3;
   EXPECT(REDOX_ERANGE, redox_read(ds, numbers, 4, &b.batch));
   CHECK(b.batch.n_samples == 4);
+  TEXT(json, redox_read_stats, ds);
+  CHECK(strstr(json, "\"samples\":4,\"batches\":2,") != NULL);
+  free(json);
   buffers_free(&b);
 }
 

@@ -17,6 +17,7 @@ static void in_child(redox_dataset ds, redox_loader loader) {
   EXPECT(REDOX_EFORK, redox_info(ds, text, sizeof text, &need));
   EXPECT(REDOX_EFORK, redox_read(ds, &number, 1, &b.batch));
   EXPECT(REDOX_EFORK, redox_origin(ds, &number, 1, &number, NULL, 0, NULL));
+  EXPECT(REDOX_EFORK, redox_read_stats(ds, text, sizeof text, NULL));
   EXPECT(REDOX_EFORK, redox_find_key(ds, "x", &number));
   EXPECT(REDOX_EFORK, redox_plan_indices(ds, NULL, 0, &number, 1, NULL));
   EXPECT(REDOX_EFORK, redox_simulate(ds, NULL, text, sizeof text, NULL));

@@ -83,12 +83,6 @@ def test_numpy_numbers_are_numbers(pack: Any) -> None:
     assert ds.batch_size == 8
 
 
-def test_nodes_without_exchange_are_not_there_yet(pack: Any) -> None:
-    ds = redox.RedoxDataset(pack(), batch_size=8, rank=0, world_size=2, nodes=2)
-    with pytest.raises(RuntimeError, match="exchange='off'"):
-        next(iter(ds))
-
-
 def test_a_window_that_does_not_fit_says_what_would(pack: Any) -> None:
     ds = redox.RedoxDataset(pack(), batch_size=8, memory_limit="16kb")
     with pytest.raises(redox.MemoryLimitError) as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import redox
+from redox import client
 
 torch = pytest.importorskip("torch")
 
@@ -106,6 +108,13 @@ def test_nobody_waits_for_a_rank_that_lags(pack: Any, tmp_path: Path) -> None:
     single = redox.RedoxDataset(path, batch_size=32, batched=True)
     for (a, b), (_, wanted) in zip(zip(*got, strict=True), single, strict=True):
         assert sorted(a + b) == sorted(wanted.tolist())
+
+
+def test_an_engine_that_another_rank_has_just_started() -> None:
+    name = client.engine_name("test", os.getpid())
+    silent = client._attempt(name, "nothing")  # starts it, and does not say yet what it is to serve
+    assert silent is not None
+    assert client.connection_to(name, 0) is None
 
 
 def _serves(cmdline: Path, path: str) -> bool:

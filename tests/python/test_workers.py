@@ -194,12 +194,6 @@ def test_redirection_gives_the_same_batches(pack: Any, workers: int) -> None:
     assert epochs_of(workers) == epochs_of(0)
 
 
-def test_exact_indices_are_refused_in_workers(pack: Any) -> None:
-    loader = DataLoader(redox.MapDataset(pack()), B, num_workers=1)
-    with pytest.raises(RuntimeError, match="redirect=True"):
-        next(iter(loader))
-
-
 def test_variable_fields_and_keys(pack: Any) -> None:
     for layout in ("dict", "ragged"):
         for with_index in (False, "source", "key"):

@@ -64,6 +64,11 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%x was read as %x", b, again)
 		}
 		r := reader{body: m.body}
+		worker, workers, list, err := parseRead(&r, nil)
+		if fits := len(m.body)%8 == 0; err == nil && (!fits || worker >= workers || len(list) != len(m.body)/8-1) {
+			t.Fatalf("a body of %d bytes: READ of %d samples, worker %d of %d", len(m.body), len(list), worker, workers)
+		}
+		r = reader{body: m.body}
 		_, _, _ = r.word(), r.u32(), r.i64()
 		if whole := len(m.body) == 5*8+4+8; whole != (r.err() == nil) {
 			t.Fatalf("a body of %d bytes: %v", len(m.body), r.err())

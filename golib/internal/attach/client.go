@@ -24,7 +24,9 @@ type client struct {
 	rank    int
 	pass    *pass
 	worker  int
-	made    int64 // bytes of results since the latest NEXT; guarded by server.mu
+	made    int64 // bytes of results since the latest NEXT or READ; guarded by server.mu
+	reads   int   // how many workers read by number, this one among them; 0: it has not; guarded by server.mu
+	meets   bool  // it has the turn to meet the other nodes; guarded by server.mu
 	asks    asking
 	gone    chan struct{}
 	left    bool // guarded by server.mu
@@ -136,7 +138,7 @@ func (s *Server) forget(c *client) {
 	c.left = true
 	close(c.gone)
 	delete(s.clients, c)
-	trainers := c.pass == nil || c.pass.workers == 1 && c.pass.key.base == noBase
+	trainers := c.pass == nil && c.reads == 0 || c.pass != nil && c.pass.workers == 1 && c.pass.key.base == noBase
 	for _, l := range s.loans.all {
 		if l == nil || !slices.Contains(l.holders, c) {
 			continue
@@ -149,6 +151,7 @@ func (s *Server) forget(c *client) {
 	if c.pass != nil {
 		c.pass.leave(c)
 	}
+	c.giveTurn()
 	s.farewell(c.trainer)
 }
 

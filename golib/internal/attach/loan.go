@@ -15,12 +15,14 @@ import (
 type loan struct {
 	id, generation uint32
 	number         uint64     // of the batch in its pass
-	slot           *node.Slot // nil: it is a result, which the client makes itself
+	slot           *node.Slot // nil: it is a result
 	result         *node.Result
 	batch          node.Batch
 	arena          uint64
 	loader         *served
 	pass           *pass
+	reading        *reading // that made the result; nil: a client makes it
+	maker          *client  // that asked for it, if no pass did
 	holders        []*client
 	tickets        int  // given away and not yet taken in; below 0 while the giver has not told
 	orphan         bool // a holder died: it may have given tickets away
@@ -93,6 +95,9 @@ func (s *Server) free(l *loan) {
 	s.loans.free = append(s.loans.free, l.id)
 	if l.result != nil {
 		l.result.Release()
+		if l.reading != nil {
+			l.reading.announce()
+		}
 		return
 	}
 	l.slot.Release()
@@ -138,7 +143,7 @@ func (s *Server) claim(c *client, id, generation uint32) (l *loan, copied bool, 
 	}
 	if l.result != nil {
 		l.hold(c)
-		return l, false, nil
+		return l, l.reading != nil && s.keeps(l), nil
 	}
 	kept := 1
 	for _, other := range s.loans.all {
@@ -150,9 +155,25 @@ func (s *Server) claim(c *client, id, generation uint32) (l *loan, copied bool, 
 	return l, kept > l.loader.Slots()-l.pass.workers-1, nil
 }
 
+// places is where the batch's columns lie, and where its index does.
+func (l *loan) places() (columns []node.Place, index uint64) {
+	if l.slot != nil {
+		return l.slot.Places()
+	}
+	return l.result.Places()
+}
+
+// of says whether a rank's pass, or a client that reads for it, has the batch. mu is held.
+func (l *loan) of(t *trainer, r *rank) bool {
+	if l.pass != nil {
+		return l.pass.rank == r
+	}
+	return l.maker.trainer == t && l.maker.rank == r.number
+}
+
 // kept says whether somebody holds the batch who is not the worker that it was assembled for.
 func (l *loan) kept() bool {
-	return slices.ContainsFunc(l.holders, func(c *client) bool { return c.pass != l.pass })
+	return slices.ContainsFunc(l.holders, func(c *client) bool { return c.pass != l.pass || l.maker != nil && c != l.maker })
 }
 
 // crowded says whether a client that gets one more batch must copy it and give it back: each client of a pass may hold an
@@ -173,6 +194,9 @@ func (s *Server) allocate(c *client, size int64) (*loan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := c.pass
+	if p == nil && c.reads > 0 && size > 0 {
+		return s.allocateExact(c, size)
+	}
 	if p == nil || p.over || p.retired || p.loader == nil || size < 1 {
 		return nil, errOver()
 	}
@@ -183,7 +207,7 @@ func (s *Server) allocate(c *client, size int64) (*loan, error) {
 		result = p.loader.NewResult(size, pool)
 	}
 	if result == nil {
-		return nil, fault.New(fault.Range, "no room for %d bytes", size)
+		return nil, errNoRoom(size)
 	}
 	l := &loan{result: result, arena: p.loader.arena, loader: p.loader, pass: p}
 	l.batch.Epoch = p.epoch

@@ -49,7 +49,7 @@ type workerSight struct {
 func (s *Server) look() (answer, error) {
 	out := sight{Pid: os.Getpid(), Instance: fmt.Sprintf("%016x", s.instance), Seconds: time.Since(s.began).Seconds()}
 	s.mu.Lock()
-	data := s.data
+	data, rd := s.data, s.reading
 	loaders := s.loaders()
 	views := s.views()
 	s.mu.Unlock()
@@ -65,7 +65,15 @@ func (s *Server) look() (answer, error) {
 			out.add(sights[ld])
 		}
 	}
+	if rd != nil && !arenas[rd.arena] {
+		out.add(rd.Sight())
+	}
 	for _, v := range views {
+		if v.loader == nil && rd != nil {
+			if stats, err := rd.Stats(v.Rank); err == nil {
+				v.Stats, _ = json.Marshal(map[string]json.RawMessage{"epoch": stats, "total": stats})
+			}
+		}
 		if v.loader != nil {
 			look := sights[v.loader]
 			v.Position, v.Size = max(v.Position, look.Run.Position), look.Run.Size
@@ -141,9 +149,14 @@ func (s *Server) views() []view {
 					v.Workers = append(v.Workers, c.sight())
 				}
 			}
+			for c := range s.clients {
+				if c.reads > 0 && c.trainer == t && c.rank == r.number {
+					v.Workers = append(v.Workers, c.sight())
+				}
+			}
 			slices.SortFunc(v.Workers, func(a, b workerSight) int { return cmp.Compare(a.Worker, b.Worker) })
 			for _, l := range s.loans.all {
-				if l != nil && l.pass.rank == r {
+				if l != nil && l.of(t, r) {
 					v.Lent++
 				}
 			}

@@ -27,6 +27,10 @@ func (c *client) dispatch(m message, file *os.File) (answer, error) {
 		return c.begin(&r)
 	case next:
 		return c.next(&r)
+	case read:
+		return c.read(&r, file)
+	case counts:
+		return c.counts()
 	case claim:
 		return c.claim(&r)
 	case allocate:
@@ -51,6 +55,10 @@ func (c *client) dispatch(m message, file *os.File) (answer, error) {
 		return c.status()
 	case origin:
 		return c.origin(m.body)
+	case whoMeets:
+		return c.whoMeets()
+	case meet:
+		return c.meet(m.body)
 	case lines:
 		urgent := r.u64() != 0
 		return c.lines(urgent), r.err()
@@ -204,12 +212,18 @@ func (c *client) memory(r *reader) (answer, error) {
 	}
 	s := c.server
 	s.mu.Lock()
-	ld := s.arenas[id]
+	ld, rd := s.arenas[id], s.reading
 	s.mu.Unlock()
-	if ld == nil {
+	var fd uintptr
+	var size int64
+	switch {
+	case rd != nil && rd.arena == id:
+		fd, size = rd.Memory()
+	case ld != nil:
+		fd, size = ld.Memory()
+	default:
 		return answer{}, fault.New(fault.Invalid, "there is no memory %d", id)
 	}
-	fd, size := ld.Memory()
 	return answer{kind: mapped, body: numbers(id, uint64(size)), file: fd}, nil
 }
 

@@ -41,17 +41,19 @@ type Server struct {
 	clients  map[*client]struct{}
 	trainers map[int]*trainer
 	loans    loans
+	reading  *reading           // nil before the first READ
 	arenas   map[uint64]*served // by number; a loader whose memory it is
 	stopped  bool
 	reader   logReader
 	cpus     unix.CPUSet // that this process may run on: those of all trainers there were
+	meeting  meeting
 }
 
 // Serve answers clients until the last trainer is gone.
 func Serve(cfg Config) error {
 	s := &Server{
 		Config: cfg, began: time.Now(), instance: rand.Uint64(), stopping: make(chan struct{}), timeout: cfg.Timeout, clients: map[*client]struct{}{},
-		trainers: map[int]*trainer{}, arenas: map[uint64]*served{},
+		trainers: map[int]*trainer{}, arenas: map[uint64]*served{}, meeting: meeting{changed: make(chan struct{})},
 	}
 	defer s.shutDown()
 	grace := time.AfterFunc(cfg.Grace, func() {
@@ -92,11 +94,14 @@ func (s *Server) shutDown() {
 	for c := range s.clients {
 		c.conn.Close()
 	}
-	data := s.data
+	data, rd := s.data, s.reading
 	s.mu.Unlock()
 	closed := make(chan struct{})
 	go func() {
 		s.closing.Wait()
+		if rd != nil {
+			rd.Close()
+		}
 		if data != nil {
 			data.Close()
 		}
@@ -195,9 +200,9 @@ func (s *Server) takeFree(r *rank, ahead int) *served {
 func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64, w word) (*pass, error) {
 	s.mu.Lock()
 	r := c.trainer.rank(c.rank)
-	r.cursor.tell(w)
 	i := slices.IndexFunc(r.passes, func(p *pass) bool { return p.awaits(key, worker, workers, birth) })
 	if i < 0 {
+		r.cursor.tell(w) // of a pass that has begun, its first worker said the same; it must not count for the next one
 		p := &pass{
 			server: s, key: key, trainer: c.trainer, rank: r, workers: workers, birth: birth - uint64(worker), made: make(chan struct{}),
 			clients: map[*client]bool{}, joined: map[int]bool{}, told: map[int]bool{}, ready: map[uint64]*loan{},
@@ -210,6 +215,9 @@ func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64
 	defer s.mu.Unlock()
 	p := r.passes[i]
 	p.joined[worker] = true
+	if p.failure != nil {
+		return nil, p.failure
+	}
 	if p.over { // the others came, and left before the end: nobody waits for this worker's batches
 		return nil, errOver()
 	}

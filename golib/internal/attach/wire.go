@@ -28,6 +28,10 @@ const (
 	bye
 	leave
 	allocate
+	read
+	counts
+	whoMeets
+	meet
 )
 
 // Requests of those who only look, and of those who count. Apart, so that more of the above may come.
@@ -49,6 +53,7 @@ const (
 	mapped
 	text
 	allocated
+	yourCard
 )
 
 // headSize is that of the header: kind, version, two bytes unused, and the number of the request, which its answer has too.
@@ -143,7 +148,7 @@ func (r *reader) word() word {
 // encodeBatch is the body of the answer that gives a batch.
 func encodeBatch(l *loan) []byte {
 	b := &l.batch
-	columns, index := l.slot.Places()
+	columns, index := l.places()
 	out := binary.LittleEndian.AppendUint32(make([]byte, 0, 64+48*len(columns)), l.id)
 	for _, v := range []uint32{l.generation, uint32(b.N), b.Flags} {
 		out = binary.LittleEndian.AppendUint32(out, v)

@@ -243,6 +243,14 @@ func (v *View) Stored(i int) (prefix, body []byte, rawBody uint64) {
 	return v.payload[start:mid:mid], v.payload[mid:end:end], rawBody
 }
 
+// Whole returns sample i as it goes to another node: prefix and body in one piece, how much of it is the prefix, the size
+// of the decoded body, and the checksum of it all.
+func (v *View) Whole(i int) (stored []byte, prefix int, rawBody uint64, sum uint32) {
+	start, end := v.place(i)
+	_, _, rawBody = v.Stored(i)
+	return v.payload[start:end:end], v.layout.prefix, rawBody, v.Sum(i)
+}
+
 // Check compares sample i with its checksum.
 func (v *View) Check(i int) error {
 	if start, end := v.place(i); Sum(v.payload[start:end]) != v.Sum(i) {

@@ -52,6 +52,9 @@ func (a *assembler) measure(j *job) error {
 				return err
 			}
 		}
+		if f := j.fetch(o); f != nil && f.spare == nil && a.exchanges() {
+			j.letGo(o) // there is no memory to keep it in: it will be read again
+		}
 	}
 	return a.replaceSizes(j)
 }
@@ -92,11 +95,16 @@ func (a *assembler) sizeFromTable(j *job, i int, out []uint64) error {
 	return a.sizeOf(j, i, out)
 }
 
-// await starts all single reads of a job at once, and waits for them.
+// await starts all single reads of a job at once, and waits for them; in an exchange it does not wait, as what is read
+// may still come.
 func (a *assembler) await(j *job) error {
+	if a.exchanges() {
+		a.lookAhead(j)
+		return nil
+	}
 	for i := range j.ops {
 		if o := &j.ops[i]; o.fetch >= 0 && j.fetched[o.fetch] == nil {
-			j.fetched[o.fetch] = a.reader.fetch(uint32(o.chunk), o.sample)
+			j.fetched[o.fetch] = a.reader.fetch(uint32(o.chunk), o.sample, nil)
 			a.pass.countFetch()
 		}
 	}
@@ -121,6 +129,12 @@ var errTight = errors.New("no memory for the chunk yet")
 // returns errTight instead of waiting for memory that only this job's progress can free.
 func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
 	o := &j.ops[i]
+	if a.exchanges() && !o.own {
+		if o.in >= 0 {
+			return a.receive(j, i, tight)
+		}
+		return a.single(j, i)
+	}
 	if o.fetch < 0 {
 		h := a.pass.held[o.chunk].Load()
 		if h == nil || !h.chunk.Ready() {
@@ -136,16 +150,7 @@ func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
 		o.fetch = int32(len(j.fetched))
 		j.fetched = append(j.fetched, nil)
 	}
-	f := j.fetched[o.fetch]
-	if f == nil {
-		f = a.reader.fetch(uint32(o.chunk), o.sample)
-		j.fetched[o.fetch] = f
-		a.pass.countFetch()
-	}
-	if err := a.wait(j, o.chunk, f.done, func() string { return "a sample of " + a.reader.where(o.chunk) }); err != nil {
-		return stored{}, err
-	}
-	return f.stored, f.err
+	return a.single(j, i)
 }
 
 // from takes a sample out of a landed chunk.
@@ -173,12 +178,15 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 			if h.chunk.Ready() {
 				return h, nil
 			}
-			return h, a.wait(j, o.chunk, h.chunk.Done(), h.chunk.String)
+			begin := time.Now()
+			err := a.wait(j, o.chunk, h.chunk.Done(), h.chunk.String)
+			j.longest = max(j.longest, time.Since(begin))
+			return h, err
 		}
 		if i < j.consumed {
 			return nil, nil
 		}
-		arrived, err := p.expect(o)
+		arrived, err := p.expect(o.chunk)
 		if err != nil {
 			return nil, err
 		}
@@ -188,18 +196,20 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 		if b := p.run.user.Blocked(); tight && b != nil && b.Due < j.end {
 			return nil, errTight
 		}
+		begin := time.Now()
 		if err := a.wait(j, o.chunk, arrived, func() string { return a.reader.where(o.chunk) + " to be read" }); err != nil {
 			return nil, err
 		}
+		j.longest = max(j.longest, time.Since(begin))
 	}
 }
 
-// expect returns what is closed when the next chunk is taken or the reader runs out of memory; nil if the op's chunk
-// was taken meanwhile.
-func (p *pass) expect(o *op) (<-chan struct{}, error) {
+// expect returns what is closed when the next chunk is taken or the reader runs out of memory; nil if the chunk was
+// taken meanwhile.
+func (p *pass) expect(c plan.ChunkID) (<-chan struct{}, error) {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()
-	if p.held[o.chunk].Load() != nil {
+	if p.held[c].Load() != nil {
 		return nil, nil
 	}
 	if p.err != nil {
@@ -215,11 +225,7 @@ func (a *assembler) gather(j *job, cols []Column) error {
 	for i := range j.ops {
 		o := &j.ops[i]
 		if o.dest >= 0 && !j.bad[o.dest] {
-			s, err := a.find(j, i, false)
-			if err == nil {
-				err = a.locate(o, a.rec.put(cols, int(o.dest), s, a.sc))
-			}
-			if err != nil {
+			if err := a.put(j, i, cols); err != nil {
 				if err = a.spoil(j, o, err); err != nil {
 					return err
 				}
@@ -232,14 +238,35 @@ func (a *assembler) gather(j *job, cols []Column) error {
 				}
 			}
 		}
-		if o.own && i >= j.consumed {
+		if o.own && !o.out && i >= j.consumed {
 			if err := a.count(j, i); err != nil {
 				return err
 			}
 			j.consumed = i + 1
 		}
+		if a.exchanges() {
+			a.passed(j, o)
+		}
+	}
+	if a.exchanges() {
+		a.pass.run.punctual.waited(j.longest)
 	}
 	return a.replace(j, cols)
+}
+
+// put writes the sample of an op to its place. What another node sent and does not come apart is read from storage.
+func (a *assembler) put(j *job, i int, cols []Column) error {
+	o := &j.ops[i]
+	for {
+		s, err := a.find(j, i, false)
+		if err != nil {
+			return err
+		}
+		if err = a.rec.put(cols, int(o.dest), s, a.sc); err == nil || o.in < 0 || o.refused {
+			return a.locate(o, err)
+		}
+		o.refused = true
+	}
 }
 
 // count marks a sample of a held chunk as used.

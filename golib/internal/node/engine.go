@@ -39,7 +39,8 @@ type Engine struct {
 	refs     int
 	reserved demand // of all runs
 	runs     map[*Run]struct{}
-	results  results
+	results  results // that clients make
+	exact    results // of samples by number
 }
 
 // demand is the memory that a run must have to make progress, in bytes.

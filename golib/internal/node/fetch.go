@@ -1,6 +1,8 @@
 package node
 
 import (
+	"sync/atomic"
+
 	"github.com/redox-loader/redox/golib/internal/store"
 )
 
@@ -8,13 +10,45 @@ import (
 // padding, for samples whose chunks other nodes read, and for looking; it is counted apart.
 type fetch struct {
 	stored
-	err  error
-	done chan struct{}
+	err   error
+	done  chan struct{}
+	spare *spare       // what its memory counts against, or nil
+	uses  atomic.Int32 // of that memory: who asked, and the read itself
 }
 
-// fetch reads a sample by itself, once the table says where it lies.
-func (r *Reader) fetch(id, sample uint32) *fetch {
-	f := &fetch{done: make(chan struct{})}
+// spare is memory that a run has set aside for samples read by themselves, in samples of the largest size.
+type spare struct{ left atomic.Int32 }
+
+func (s *spare) take() bool {
+	for {
+		n := s.left.Load()
+		if n <= 0 {
+			return false
+		}
+		if s.left.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+// letGo is called by who asked for the sample when it needs it no more.
+func (f *fetch) letGo() {
+	if f.spare != nil && f.uses.Add(-1) == 0 {
+		f.spare.left.Add(1)
+	}
+}
+
+// finish is the end of the read.
+func (f *fetch) finish() {
+	close(f.done)
+	f.letGo()
+}
+
+// fetch reads a sample by itself, once the table says where it lies. Its memory counts against spare, if that is not
+// nil, from now on until it has been let go.
+func (r *Reader) fetch(id, sample uint32, spare *spare) *fetch {
+	f := &fetch{done: make(chan struct{}), spare: spare}
+	f.uses.Store(2)
 	t := r.table(id)
 	select {
 	case <-t.done:
@@ -32,7 +66,7 @@ func (r *Reader) fetch(id, sample uint32) *fetch {
 func (r *Reader) fetchFrom(t *table, id, sample uint32, f *fetch) {
 	if t.err != nil {
 		f.err = t.err
-		close(f.done)
+		f.finish()
 		return
 	}
 	off, n := t.Range(int(sample))
@@ -43,7 +77,7 @@ func (r *Reader) fetchFrom(t *table, id, sample uint32, f *fetch) {
 func (r *Reader) fetchRange(t *table, id, sample uint32, f *fetch, off uint64, dst []byte, again bool) {
 	if len(dst) == 0 {
 		f.prefix, f.body, f.raw, f.err = t.Sample(int(sample), dst)
-		close(f.done)
+		f.finish()
 		return
 	}
 	r.queue.Submit(&store.Request{Chunk: id, Off: int64(off), Dst: dst, Due: -1, Done: func(data []byte, err error) {
@@ -57,7 +91,7 @@ func (r *Reader) fetchRange(t *table, id, sample uint32, f *fetch, off uint64, d
 		if err != nil {
 			f.err = locate(err, r.index.Entries[id])
 		}
-		close(f.done)
+		f.finish()
 	}})
 }
 

@@ -25,13 +25,21 @@ type job struct {
 	consumed int // ops counted off their chunks
 	sized    int // ops whose sizes are known
 
+	ordinal uint64       // of the first of its incoming samples
+	coming  int32        // how many those are
+	took    int32        // how many of them are not needed any more: the first ones
+	looked  int          // ops that were looked at for what has to be read from storage ahead
+	passed  atomic.Int64 // the position up to which its samples are used
+
 	state state
 	slot  *Slot
 	err   error
 	done  chan struct{} // closed when assembled, failed, or found to fit no slot
 
 	waits       atomic.Pointer[waitFor] // what its assembly waits for, for messages
-	lastStorage atomic.Int64            // end of its last wait for storage, ns since the run began
+	lastStorage atomic.Int64            // end of its last wait for storage, Unix ns
+	lastPeer    atomic.Int64            // and for another node
+	longest     time.Duration           // of its waits for a chunk
 }
 
 // op is what happens at one position of the global batch that concerns this process.
@@ -39,8 +47,21 @@ type op struct {
 	chunk  plan.ChunkID
 	sample uint32
 	dest   int32 // place in this rank's batch, or -1: the sample only counts as used
-	fetch  int32 // index into fetched, or -1: from the held chunk
-	own    bool  // of a chunk that this process reads whole
+	fetch  int32 // index into fetched, or -1: not read by itself (yet)
+	pos    int32 // place in the global batch
+	in     int32 // place among the job's incoming samples, or -1
+
+	partition uint16
+	owner     uint16 // of an incoming sample
+	own       bool   // of a chunk that this process reads whole
+	out       bool   // the pusher sends it to another node and counts it off
+
+	// Of an incoming sample:
+	asked    bool // it was noted whether it was there when it was asked for
+	came     bool // it was counted as sent by its owner
+	replaced bool // it was counted as read from storage
+	refused  bool // what its owner sent was no good
+	unread   bool // storage does not have it
 }
 
 // state is how far a job is.
@@ -58,6 +79,7 @@ type waitFor struct {
 	what  string
 	chunk plan.ChunkID
 	since time.Time
+	peer  bool // another node, not storage
 }
 
 // head returns the next job to deliver, making it if need be; nil at the end of the epoch. run.mu is held.
@@ -85,6 +107,9 @@ func (p *pass) makeJob() bool {
 		p.step++
 		p.fill(j, b)
 		p.queue = append(p.queue, j)
+		if p.in != nil {
+			p.in.add(j)
+		}
 		p.setNeed()
 		if j.n > 0 {
 			return true
@@ -99,7 +124,7 @@ func (p *pass) makeJob() bool {
 // skipEmpty counts off a job that delivers nothing.
 func (p *pass) skipEmpty(j *job) {
 	for i := range j.ops {
-		if o := &j.ops[i]; o.own {
+		if o := &j.ops[i]; o.own && !o.out {
 			if h := p.held[o.chunk].Load(); h != nil {
 				p.consume(o.chunk, h)
 			}
@@ -135,7 +160,7 @@ func (p *pass) fill(j *job, b *plan.GlobalBatch) {
 	for i := range b.Picks {
 		k := &b.Picks[i]
 		own := i < real && p.ownsPick(k)
-		j.ops[i] = op{chunk: k.Chunk, sample: k.Sample, dest: -1, fetch: -1, own: own}
+		j.ops[i] = op{chunk: k.Chunk, sample: k.Sample, dest: -1, fetch: -1, pos: int32(i), in: -1, partition: k.Partition, own: own}
 	}
 	mark := r.cfg.World.Pad == plan.PadMark
 	for d, it := range items {
@@ -148,10 +173,13 @@ func (p *pass) fill(j *job, b *plan.GlobalBatch) {
 				j.index[d] = -1 - j.index[d]
 			}
 		}
-		if !o.own {
+		if !o.own && p.in == nil {
 			o.fetch = int32(len(j.fetched))
 			j.fetched = append(j.fetched, nil)
 		}
+	}
+	if p.in != nil {
+		p.fillExchange(j, b)
 	}
 	kept := j.ops[:0]
 	for i := range j.ops {
@@ -160,6 +188,26 @@ func (p *pass) fill(j *job, b *plan.GlobalBatch) {
 		}
 	}
 	j.ops = kept
+}
+
+// fillExchange marks what comes from other nodes, with its ordinals, and what the pusher sends to them.
+func (p *pass) fillExchange(j *job, b *plan.GlobalBatch) {
+	for i := range len(b.Picks) - b.Padded {
+		if o := &j.ops[i]; o.dest >= 0 && !o.own {
+			o.in, o.owner = j.coming, p.owns.homes[o.partition]
+			j.coming++
+		}
+	}
+	for _, rank := range p.push.ranks {
+		for _, it := range b.Ranks[rank] {
+			if o := &j.ops[it.Pos]; o.own { // what pads is not
+				o.out = true
+			}
+		}
+	}
+	j.ordinal = p.ordinals
+	p.ordinals += uint64(j.coming)
+	j.passed.Store(j.first)
 }
 
 // ownsPick says whether a sample comes from a chunk that this process reads whole.

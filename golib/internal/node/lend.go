@@ -29,36 +29,43 @@ type Place struct {
 }
 
 // Places is where the slot's columns lie, and where its index does.
-func (s *Slot) Places() (columns []Place, index uint64) {
-	columns = make([]Place, len(s.batch.Fields))
-	for k := range s.batch.Fields {
-		c := &s.batch.Fields[k]
+func (s *Slot) Places() (columns []Place, index uint64) { return places(s.region, &s.batch) }
+
+func places(r *buffer.Region, b *Batch) (columns []Place, index uint64) {
+	columns = make([]Place, len(b.Fields))
+	for k := range b.Fields {
+		c := &b.Fields[k]
 		columns[k] = Place{
-			Data: place(s, c.Data), Need: c.Need, Offsets: place(s, c.Offsets), Shape: place(s, c.Shape),
-			Valid: place(s, c.Valid), Dims: uint32(c.NDim),
+			Data: place(r, c.Data), Need: c.Need, Offsets: place(r, c.Offsets), Shape: place(r, c.Shape),
+			Valid: place(r, c.Valid), Dims: uint32(c.NDim),
 		}
 	}
-	return columns, place(s, s.batch.Index)
+	return columns, place(r, b.Index)
 }
 
-// place is where a part of the slot's memory begins in the file.
-func place[T any](s *Slot, part []T) uint64 {
+// place is where a part of a region begins in the file.
+func place[T any](r *buffer.Region, part []T) uint64 {
 	if len(part) == 0 {
 		return Nowhere
 	}
-	base := unsafe.Pointer(unsafe.SliceData(s.region.Bytes()))
-	return uint64(s.region.Offset()) + uint64(uintptr(unsafe.Pointer(unsafe.SliceData(part)))-uintptr(base))
+	base := unsafe.Pointer(unsafe.SliceData(r.Bytes()))
+	return uint64(r.Offset()) + uint64(uintptr(unsafe.Pointer(unsafe.SliceData(part)))-uintptr(base))
 }
 
-// results is the memory for batches that clients make themselves, out of transformed samples.
+// results is the memory for one sort of batches that no run makes.
 type results struct {
 	pool, live int64 // bytes reserved, and in use
+	largest    int64 // that was asked for at once; of exact reading
 }
 
-// Result is memory in the slots' file for a batch, or a part of one, that a client makes itself.
+// Result is memory in the slots' file for a batch, or a part of one, that no run makes: a client does, out of transformed
+// samples, or Exact.
 type Result struct {
 	engine *Engine
+	ledger *results
 	region *buffer.Region
+	size   int64 // in whole pages, as the ledger has it
+	batch  Batch // of Exact
 }
 
 // NewResult returns memory for a part of a result, or nil when there is no room: it never takes any from runs. The first
@@ -69,7 +76,7 @@ func (e *Engine) NewResult(size, pool, spare int64) *Result {
 	defer e.mu.Unlock()
 	need := buffer.Pages(size)
 	if pool = buffer.Pages(pool); pool > e.results.pool {
-		e.growResults(pool-e.results.pool, spare)
+		e.growResults(&e.results, pool-e.results.pool, spare)
 	}
 	if e.results.live+need > e.results.pool {
 		return nil
@@ -79,13 +86,13 @@ func (e *Engine) NewResult(size, pool, spare int64) *Result {
 		return nil
 	}
 	e.results.live += need
-	return &Result{e, region}
+	return &Result{engine: e, ledger: &e.results, region: region, size: need}
 }
 
 // growResults reserves up to n more bytes for results. mu is held.
-func (e *Engine) growResults(n, spare int64) {
+func (e *Engine) growResults(r *results, n, spare int64) {
 	left := e.limit - e.reserved.total()
-	if grow := min(n-left, spare-e.results.pool); grow > 0 {
+	if grow := min(n-left, spare-r.pool); grow > 0 {
 		e.limit += grow
 		e.budget.Grow(grow)
 		left += grow
@@ -93,7 +100,7 @@ func (e *Engine) growResults(n, spare int64) {
 	if n = min(n, left); n > 0 {
 		e.apply(e.reserved.plus(demand{slots: n}, 1))
 		e.divide()
-		e.results.pool += n
+		r.pool += n
 	}
 }
 
@@ -105,6 +112,6 @@ func (r *Result) Release() {
 	e := r.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.results.live -= buffer.Pages(int64(len(r.region.Bytes())))
+	r.ledger.live -= r.size
 	r.region.Release()
 }

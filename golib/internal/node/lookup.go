@@ -1,45 +1,87 @@
 package node
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redox-loader/redox/golib/internal/fault"
-	"github.com/redox-loader/redox/golib/internal/plan"
 )
 
-// Read fills dst with the samples of these stored numbers, in this order, each read by itself: for looking, not for
-// training. want are fields by their place in the schema, nil means all. Too small buffers: fault.Range, needs set.
+// Read fills dst with the samples of these stored numbers, in this order, neighbours by one request. want are fields by
+// their place in the schema, nil means all. Too small buffers: fault.Range, needs set; what was read is kept for the next
+// call, which usually asks for the same with more room.
 func (r *Reader) Read(numbers []int64, want []int, dst *Batch, timeout time.Duration) error {
-	rec, err := newRecord(r.schema, r.layout, want)
-	if err != nil {
-		return err
-	}
-	if len(dst.Fields) != len(rec.fields) {
-		return fault.New(fault.Invalid, "the batch has %d fields, %d are wanted", len(dst.Fields), len(rec.fields))
-	}
-	j := &job{n: len(numbers), index: numbers, fetched: make([]*fetch, len(numbers))}
-	for i, number := range numbers {
-		c, sample, err := r.Locate(number)
-		if err != nil {
-			return err
-		}
-		j.ops = append(j.ops, op{chunk: plan.ChunkID(c), sample: sample, dest: int32(i), fetch: int32(i)})
-	}
 	pat := &patience{limit: timeout}
 	defer pat.done()
-	a := &assembler{reader: r, rec: rec, sc: newScratch(rec), pat: pat}
-	if err := a.measure(j); err != nil {
-		return lookupError(j, err)
+	l := r.takeKept(numbers, want)
+	if l == nil {
+		var err error
+		if l, err = r.look(numbers, want, pat); err != nil {
+			return err
+		}
+		l.read(make([]byte, l.stage), func() {})
 	}
-	if err := rec.accept(dst, j); err != nil {
+	if len(dst.Fields) != len(l.rec.fields) {
+		return fault.New(fault.Invalid, "the batch has %d fields, %d are wanted", len(dst.Fields), len(l.rec.fields))
+	}
+	a := l.assembler(pat)
+	if err := a.measure(l.j); err != nil {
+		return lookupError(l.j, err)
+	}
+	if err := l.rec.accept(dst, l.j); err != nil {
+		if fault.KindOf(err) == fault.Range {
+			r.keep(l, want)
+		}
 		return err
 	}
-	if err := a.gather(j, dst.Fields); err != nil {
-		return lookupError(j, err)
+	if err := a.gather(l.j, dst.Fields); err != nil {
+		return lookupError(l.j, err)
 	}
 	copy(dst.Index, numbers)
 	dst.Flags = 0
+	r.counts.delivered(l.j, dst)
 	return nil
+}
+
+// kept is a lookup whose caller had too little room.
+type kept struct {
+	look *lookup
+	want []int
+}
+
+func (r *Reader) keep(l *lookup, want []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = kept{l, slices.Clone(want)}
+}
+
+// takeKept returns what was kept if it is this; what is not is forgotten.
+func (r *Reader) takeKept(numbers []int64, want []int) *lookup {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.kept
+	r.kept = kept{}
+	if k.look == nil || !slices.Equal(k.look.j.index, numbers) || !slices.Equal(k.want, want) {
+		return nil
+	}
+	return k.look
+}
+
+// Stats are the counters of Read, and of all requests to storage.
+func (r *Reader) Stats() Stats {
+	s := r.storage()
+	s.Samples, s.Batches, s.BytesDelivered = r.counts.samples.Load(), r.counts.batches.Load(), r.counts.bytes.Load()
+	s.Single = s.Samples
+	return s
+}
+
+// storage is the part of the counters that is about requests to storage.
+func (r *Reader) storage() Stats {
+	c := r.source.Counters()
+	return Stats{
+		Reads: c.Lands + c.Ranges, BytesRead: c.LandBytes + c.RangeBytes, SingleReads: c.Ranges, SingleBytes: c.RangeBytes,
+		Retries: c.Retries,
+	}
 }
 
 func lookupError(j *job, err error) error {

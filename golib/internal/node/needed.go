@@ -25,13 +25,13 @@ func (r *Reader) Needed(cfg RunConfig) (least, good int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	full := r.demand(&cfg, rec, cfg.window()).total() + aheadChunks*r.largest(cfg.Plan, 1)
+	full := r.demand(&cfg, rec, cfg.window(), r.credit(&cfg, r.wantedCredit(&cfg))).total() + aheadChunks*r.largest(cfg.Plan, 1)
 	cfg.Prefetch = min(cfg.Prefetch, 1)
-	return r.demand(&cfg, rec, cfg.window()).total(), full, nil
+	return r.demand(&cfg, rec, cfg.window(), r.credit(&cfg, leastCredit)).total(), full, nil
 }
 
 // demand counts what a run with so large a window must have.
-func (r *Reader) demand(cfg *RunConfig, rec *record, window int) demand {
+func (r *Reader) demand(cfg *RunConfig, rec *record, window int, coming credit) demand {
 	d := demand{chunks: r.largest(cfg.Plan, window+leastAhead)}
 	if cfg.Prefetch > 0 {
 		d.slots = times(int64(cfg.Prefetch+1), r.slotBytes(cfg, rec))
@@ -39,53 +39,66 @@ func (r *Reader) demand(cfg *RunConfig, rec *record, window int) demand {
 	if !rec.whole && r.compressed() {
 		d.scratch = times(int64(cfg.workers()+1), r.maxRaw())
 	}
-	d.scratch = min(most, d.scratch+r.singleBytes(cfg))
+	d.scratch = min(most, d.scratch+r.singleBytes(cfg)+coming.bytes(cfg))
 	return d
 }
 
-// singleBytes is the memory planned for samples of other nodes' chunks, read one by one: of few where samples stay at
-// home (plan.Local; on average 1 % or 2 %), of whole batches where they are exchanged at random.
+// singleBytes is the memory planned for samples of other nodes' chunks that are read one by one because nothing is
+// exchanged; samples stay at home as far as possible, so they are few.
 func (r *Reader) singleBytes(cfg *RunConfig) int64 {
-	if len(cfg.World.Nodes) == 1 || !cfg.Plan.Shuffled() {
+	if len(cfg.World.Nodes) == 1 || !cfg.Plan.Shuffled() || cfg.exchanged() {
 		return 0
 	}
-	samples := int64(cfg.World.BatchSize)
-	if x := cfg.World.Exchange; x.Mode != plan.Uniform && x.Fraction == 0 {
-		samples = min(samples, samples/16+8)
-	}
-	return times(int64(cfg.workers()+1), times(samples, r.meanRaw(cfg)))
+	return times(int64(cfg.workers()+1), times(int64(crossing(cfg)), r.meanRaw(cfg)))
 }
 
 // reserveRun reserves memory for a run. Assembling fewer batches ahead than wanted costs some speed and no promise, so
 // where memory is short that gives way first; at least one is assembled ahead, if any is wanted. The ranks of this node
 // that are still to come find their part.
-func (e *Engine) reserveRun(cfg *RunConfig, rec *record) (demand, error) {
+func (e *Engine) reserveRun(cfg *RunConfig, rec *record) (demand, credit, error) {
 	for {
-		d := e.demand(cfg, rec, cfg.window())
+		coming := e.affordable(cfg, rec)
+		d := e.demand(cfg, rec, cfg.window(), coming)
 		if (cfg.Prefetch <= 1 || d.total() <= e.Limit()/int64(cfg.ranks())) && e.reserve(d) {
-			return d, nil
+			return d, coming, nil
 		}
 		if cfg.Prefetch <= 1 {
 			e.mu.Lock()
 			others := e.reserved.total()
 			e.mu.Unlock()
-			return d, e.memoryError(cfg, rec, others)
+			return d, coming, e.memoryError(cfg, rec, others)
 		}
 		cfg.Prefetch--
 	}
 }
 
+// affordable is how much of the limit may go to samples of other nodes: half of what is spare in the share of one of the
+// node's ranks; the other half is for reading ahead. What one batch needs comes before that.
+func (e *Engine) affordable(cfg *RunConfig, rec *record) credit {
+	least := e.credit(cfg, leastCredit)
+	if least.coming == 0 {
+		return least
+	}
+	e.mu.Lock()
+	left, share := e.limit-e.reserved.total(), e.limit/int64(cfg.ranks())
+	e.mu.Unlock()
+	spare := min(left, share) - e.demand(cfg, rec, cfg.window(), least).total()
+	sample := max(1, least.sample)
+	n := max(spare/2/sample*4/5, min(int64(crossing(cfg)), spare/sample*4/5-leastCredit)) // a quarter as many are spare
+	return e.credit(cfg, int(max(leastCredit, min(n, int64(e.wantedCredit(cfg))))))
+}
+
 // memoryError says what was asked for, what there is, and the largest window that would fit: in terms of the limit, which
 // all ranks of this node share, and of the window, which all nodes share.
 func (e *Engine) memoryError(cfg *RunConfig, rec *record, others int64) error {
-	given, ranks := e.Limit(), int64(cfg.ranks())
-	one := e.demand(cfg, rec, cfg.window()).total()
+	given, ranks, least := e.Limit(), int64(cfg.ranks()), e.credit(cfg, leastCredit)
+	one := e.demand(cfg, rec, cfg.window(), least).total()
 	needed := max(one+others, times(ranks, one))
 	rest := given / ranks
 	if ranks == 1 {
 		rest -= others
 	}
-	rest -= e.demand(cfg, rec, 0).total() - e.largest(cfg.Plan, leastAhead)
+	rest -= e.demand(cfg, rec, 0, least).total() - e.largest(cfg.Plan, leastAhead)
 	here := 0
 	for i, room := range e.rooms(cfg.Plan) {
 		if rest -= room; rest < 0 {
@@ -275,5 +288,8 @@ func (c *RunConfig) node() uint16 {
 	return 0
 }
 
-// workers is how many goroutines assemble batches ahead: more than processors would only wait for each other.
-func (c *RunConfig) workers() int { return min(c.Prefetch, runtime.GOMAXPROCS(0), maxWorkers) }
+// workers is how many goroutines assemble batches ahead: more than processors would only wait for each other. (Go may
+// have more processors than the machine: see package capi.)
+func (c *RunConfig) workers() int {
+	return min(c.Prefetch, runtime.NumCPU(), runtime.GOMAXPROCS(0), maxWorkers)
+}

@@ -26,19 +26,26 @@ type pass struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	routine sync.WaitGroup
-	after   atomic.Pointer[plan.Epoch] // the next epoch, once it is dealt
+	reading context.Context // ends with ctx, or when the rest of the pass was sent (linger)
+	unread  context.CancelFunc
+	reader  sync.WaitGroup
+	after   atomic.Pointer[nextEpoch] // once it is dealt
+	in      *incoming                 // nil without exchange, and push with it
+	push    *pusher
 
 	// held has, by chunk, what the pass holds: taken and not used up.
 	held []atomic.Pointer[hold]
 
 	// Below: guarded by run.mu.
 	deal     *plan.Deal
+	ordinals uint64 // incoming samples of the jobs made so far
 	queue    []*job // made and not yet delivered, in order
 	step     uint64
 	ended    bool            // the deal is exhausted
 	need     int64           // chunks first needed before this position may be read without limit
 	first    bool            // no job is assembled yet
 	ahead    []plan.Open     // taken chunks that are not needed yet, in the order of need
+	draining bool            // the reader ends with the pass, without a look at the next
 	openings *openings       // what the reader takes next
 	taking   context.Context // of the chunk that the reader takes now
 	shedding func()          // ends that: chunks were given back that are needed before it
@@ -46,12 +53,6 @@ type pass struct {
 	arrived  chan struct{}   // closed and renewed when a chunk is taken, if somebody waits
 	awaited  int
 	err      error // of the reader
-}
-
-// hold is a taken chunk.
-type hold struct {
-	chunk *resident.Chunk
-	left  atomic.Int32 // samples not yet consumed
 }
 
 // ownership says which chunks this process reads whole: those whose home is its node. In stored order, where a chunk
@@ -82,7 +83,8 @@ func newOwnership(r *Run, epoch uint64, from int64) ownership {
 
 func newPass(r *Run, epoch uint64, e *plan.Epoch, deal *plan.Deal, from int64) *pass {
 	p := &pass{
-		run: r, epoch: epoch, plan: e, from: from, batches: deal.RankBatches(r.cfg.Rank), owns: newOwnership(r, epoch, from), deal: deal, first: true,
+		run: r, epoch: epoch, plan: e, from: from, batches: deal.RankBatches(r.cfg.Rank), owns: newOwnership(r, epoch, from),
+		deal: deal, first: true,
 		openings: &openings{},
 		held:     make([]atomic.Pointer[hold], len(r.eng.index.Entries)), need: from, arrived: make(chan struct{}),
 		step: uint64(from / (int64(r.cfg.World.Ranks()) * int64(r.cfg.World.BatchSize))),
@@ -92,6 +94,7 @@ func newPass(r *Run, epoch uint64, e *plan.Epoch, deal *plan.Deal, from int64) *
 	}
 	p.work.L = &r.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.reading, p.unread = context.WithCancel(context.Background())
 	return p
 }
 
@@ -102,35 +105,68 @@ func (p *pass) start(ahead *early) {
 	p.run.mu.Lock()
 	p.head() // makes the first job: its chunks are what the reader must bring first
 	p.run.mu.Unlock()
-	p.routine.Go(func() { p.readAhead(ahead) })
+	p.reader.Go(func() { p.readAhead(ahead) })
 	p.routine.Go(p.lookBeyond)
+	p.exchange()
 	for range p.run.cfg.workers() {
 		p.routine.Go(p.assembleAhead)
 	}
 }
 
-// end stops everything and drops what is held. No call of the run is under way.
+// end stops everything and drops what is held. No call of the run is under way. A pass that was delivered whole goes on
+// sending for a while what other nodes still want of it.
 func (p *pass) end() {
-	p.cancel()
 	r := p.run
+	p.cancel()
 	r.mu.Lock()
+	lingers := p.ended && len(p.queue) == 0 && !r.closed && p.push != nil && !p.push.finished()
+	p.draining = lingers && r.early == nil
+	draining := p.draining
 	p.work.Broadcast()
 	r.mu.Unlock()
 	p.routine.Wait()
-	for c := range p.held {
-		if h := p.held[c].Swap(nil); h != nil {
-			r.user.Drop(h.chunk, p.nextUse(plan.ChunkID(c)))
-		}
-	}
 	r.mu.Lock()
 	for _, j := range p.queue {
 		if j.slot != nil {
 			j.slot.region.Release()
 			r.slots++
 		}
+		j.release()
 	}
 	p.queue = nil
 	r.mu.Unlock()
+	if !draining {
+		p.unread() // what it reads for the next epoch is the next pass's
+		r.mu.Lock()
+		p.work.Broadcast()
+		r.mu.Unlock()
+		p.reader.Wait()
+	}
+	if lingers {
+		r.linger(p)
+	} else {
+		p.shut()
+	}
+}
+
+// shut ends what a pass has to do with storage and other nodes.
+func (p *pass) shut() {
+	r := p.run
+	p.unread()
+	r.mu.Lock()
+	p.work.Broadcast()
+	r.mu.Unlock()
+	p.reader.Wait()
+	if p.push != nil {
+		p.push.cancel()
+		p.push.routine.Wait()
+		p.in.lane.Close()
+	}
+	for c := range p.held {
+		if h := p.held[c].Swap(nil); h != nil && h.end() {
+			p.drop(plan.ChunkID(c), h)
+		}
+	}
 }
 
 // lookBeyond deals the next epoch, so that chunks which are used up get their next use.
@@ -138,7 +174,11 @@ func (p *pass) lookBeyond() {
 	if p.run.cfg.Once {
 		return
 	}
-	p.after.Store(p.run.epoch(p.epoch + 1))
+	after := &nextEpoch{plan: p.run.epoch(p.epoch + 1)}
+	if p.owns.homes != nil {
+		after.homes = p.run.cfg.Plan.Homes(p.run.cfg.World.Nodes, p.epoch+1)
+	}
+	p.after.Store(after)
 	p.run.user.Rekey()
 }
 
@@ -148,18 +188,24 @@ func (p *pass) lookBeyond() {
 func (p *pass) nextUse(c plan.ChunkID) int64 {
 	size := p.run.cfg.Plan.Size()
 	if now := p.run.user.Now(); now < size {
-		if at := p.plan.NextUse(c); at >= now {
+		if at := p.plan.NextUse(c); at >= now && (p.owns.homes == nil || p.owns.homes[p.plan.Partition(c)] == p.owns.node) {
 			return at
 		}
 	}
 	return p.useAgain(c)
 }
 
-// useAgain is when a chunk that was just used up is needed again: in the next epoch, if at all. (Of several nodes
-// another one may read it then, unless the plan is sticky; it goes when the room is needed.)
+// nextEpoch is what a pass knows of the epoch after it.
+type nextEpoch struct {
+	plan  *plan.Epoch
+	homes []uint16 // of partitions; nil in stored order
+}
+
+// useAgain is when a chunk that was just used up is needed again: in the next epoch, if at all and if it is at home here
+// then. (A sticky plan keeps it at home.)
 func (p *pass) useAgain(c plan.ChunkID) int64 {
 	if next := p.after.Load(); next != nil {
-		if at := next.NextUse(c); at >= 0 {
+		if at := next.plan.NextUse(c); at >= 0 && (next.homes == nil || next.homes[next.plan.Partition(c)] == p.owns.node) {
 			return p.run.cfg.Plan.Size() + at
 		}
 	}

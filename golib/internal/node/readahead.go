@@ -90,7 +90,7 @@ func (p *pass) readAhead(ahead *early) {
 		} else {
 			err = p.takeEarly(next, *open)
 		}
-		interrupted := err != nil && p.taking.Err() != nil && p.ctx.Err() == nil
+		interrupted := err != nil && p.taking.Err() != nil && p.reading.Err() == nil
 		p.shedding()
 		if err != nil && !interrupted {
 			p.readFailed(err)
@@ -137,7 +137,9 @@ func (p *pass) beginEarly() {
 		e.peek = &open
 	}
 	r.mu.Lock()
-	r.early = e
+	if !p.draining {
+		r.early = e
+	}
 	r.mu.Unlock()
 }
 
@@ -147,9 +149,9 @@ func (p *pass) beginEarly() {
 func (p *pass) mayTake(peek **plan.Open) (open *plan.Open, next *early) {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()
-	for p.ctx.Err() == nil {
+	for p.reading.Err() == nil {
 		if open, next = p.choose(peek); open != nil {
-			p.taking, p.shedding = context.WithCancel(p.ctx)
+			p.taking, p.shedding = context.WithCancel(p.reading)
 			return open, next
 		}
 		p.work.Wait()
@@ -167,6 +169,9 @@ func (p *pass) choose(peek **plan.Open) (open *plan.Open, next *early) {
 		limit = leastAhead
 	}
 	early := p.run.early
+	if p.draining {
+		early = nil // that is another pass's by now
+	}
 	switch again := &p.openings.again; {
 	case len(*again) > 0:
 		if o := (*again)[len(*again)-1]; o.Position < p.need || len(p.ahead) < limit {
@@ -228,17 +233,24 @@ func (r *Run) shed() {
 	}
 	for n := len(p.ahead); n > 0 && p.ahead[n-1].Position >= reach && r.user.Over() > 0; n = len(p.ahead) {
 		open := p.ahead[n-1]
+		if h := p.held[open.Chunk].Load(); h != nil { // else other nodes got all of it
+			left, ok := h.revoke()
+			if !ok {
+				p.push.overdrawn() // samples of it are lent to the lane
+				return
+			}
+			p.held[open.Chunk].Store(nil)
+			open.Left = left
+			p.openings.giveBack(open)
+			r.user.Drop(h.chunk, open.Position)
+		}
 		p.ahead = p.ahead[:n-1]
-		h := p.held[open.Chunk].Swap(nil)
-		p.openings.giveBack(open)
-		r.user.Drop(h.chunk, open.Position)
 	}
 }
 
 // hold makes a taken chunk known to those who assemble.
 func (p *pass) hold(open plan.Open, c *resident.Chunk) {
-	h := &hold{chunk: c}
-	h.left.Store(int32(open.Left))
+	h := newHold(c, open.Left)
 	p.run.mu.Lock()
 	p.held[open.Chunk].Store(h)
 	if open.Position >= p.need {
@@ -269,12 +281,4 @@ func (p *pass) readFailed(err error) {
 	p.awaited++
 	p.run.mu.Unlock()
 	p.announce()
-}
-
-// consume counts a sample of a held chunk as used; the last one gives the chunk back.
-func (p *pass) consume(c plan.ChunkID, h *hold) {
-	if h.left.Add(-1) == 0 {
-		p.held[c].Store(nil)
-		p.run.user.Drop(h.chunk, p.useAgain(c))
-	}
 }

@@ -31,6 +31,9 @@ type Reader struct {
 	tables     map[uint32]*table
 	order      []uint32 // of tables, oldest first
 	tableBytes int64
+	kept       kept // of a Read that had too little room
+
+	counts counters // of Read
 }
 
 // table is a chunk's sample table, or the wait for it.

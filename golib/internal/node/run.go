@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redox-loader/redox/golib/internal/exchange"
 	"github.com/redox-loader/redox/golib/internal/fault"
 	"github.com/redox-loader/redox/golib/internal/plan"
 	"github.com/redox-loader/redox/golib/internal/resident"
@@ -29,6 +30,8 @@ type RunConfig struct {
 	SkipErrors bool          // corrupt samples are replaced, counted and logged instead of ending the run
 	MaxSkipped int           // more than that in a run ends it all the same
 	Once       bool          // no epoch follows: nothing is read beyond the end
+	// Exchange is how samples of other nodes come, or nil: then they are read from storage, one by one.
+	Exchange exchange.Exchange
 }
 
 // Run is one rank's passes over the data set, one epoch at a time. Calls may come from any goroutine; Next, Acquire
@@ -40,6 +43,14 @@ type Run struct {
 	user *resident.User
 	need demand
 	turn chan struct{} // holds a token while no call is under way
+
+	credit    int // incoming samples at once; 0 without exchange
+	largest   int64
+	margin    spare
+	punctual  *punctuality
+	passes    map[uint64]uint64 // over each epoch; whoever has the turn
+	lingering atomic.Pointer[pass]
+	behind    sync.WaitGroup
 
 	current atomic.Pointer[pass]
 	own     *assembler // of the calls; used by whoever has the turn
@@ -72,22 +83,24 @@ func (e *Engine) NewRun(cfg RunConfig) (*Run, error) {
 	if _, err := cfg.Plan.Epoch(0).Deal(cfg.World, 0); err != nil { // checks the world
 		return nil, err
 	}
-	need, err := e.reserveRun(&cfg, rec)
+	if x := cfg.Exchange; x != nil && (x.Nodes() != len(cfg.World.Nodes) || x.Node() != int(cfg.node())) {
+		return nil, fault.New(fault.Invalid, "rank %d is of node %d of %d, but the exchange is that of node %d of %d",
+			cfg.Rank, cfg.node(), len(cfg.World.Nodes), x.Node(), x.Nodes())
+	}
+	need, coming, err := e.reserveRun(&cfg, rec)
 	if err != nil {
 		return nil, err
 	}
 	r := &Run{
 		eng: e.Retain(), cfg: cfg, rec: rec, need: need, turn: make(chan struct{}, 1),
 		holders: 1, cancel: make(chan struct{}), stop: make(chan struct{}),
+		credit: coming.coming, largest: coming.sample, punctual: newPunctuality(len(cfg.World.Nodes)), passes: map[uint64]uint64{},
 	}
+	r.margin.left.Store(int32(coming.spare))
 	if cfg.Prefetch > 0 {
 		r.slots = cfg.Prefetch + 1
 	}
-	r.user = e.set.NewUser(r.nextUse, func() {
-		if p := r.current.Load(); p != nil {
-			p.announce()
-		}
-	})
+	r.user = e.set.NewUser(r.nextUse, r.wanting)
 	r.turn <- struct{}{}
 	e.join(r)
 	return r, nil
@@ -117,6 +130,12 @@ func (r *Run) Start(epoch uint64, from int64) error {
 	r.mu.Unlock()
 	r.counts.startEpoch(r, ahead)
 	p := newPass(r, epoch, e, deal, from)
+	if err := p.openLane(); err != nil {
+		if ahead != nil {
+			ahead.drop(r)
+		}
+		return err
+	}
 	r.mu.Lock()
 	r.pass, r.position = p, from
 	r.mu.Unlock()
@@ -202,6 +221,7 @@ func (r *Run) Close() {
 	}
 	<-r.turn // whoever waits has been woken
 	r.endPass()
+	r.endLinger()
 	r.mu.Lock()
 	ahead := r.early
 	r.early = nil

@@ -69,7 +69,13 @@ func (s state) String() string {
 
 // Sight looks at the run and its engine. It never waits for storage.
 func (r *Run) Sight() Sight {
-	e := r.eng
+	s := r.eng.Sight()
+	s.Run = r.sight()
+	return s
+}
+
+// Sight looks at the engine, and at no run.
+func (e *Engine) Sight() Sight {
 	used, peak, limit := e.Memory()
 	e.mu.Lock()
 	reserved := e.reserved.total()
@@ -80,7 +86,6 @@ func (r *Run) Sight() Sight {
 			Used: used, Peak: peak, Limit: limit, Chunks: e.chunks.Live(), Batches: e.slots.Live(), Reserved: reserved,
 		},
 		Storage: Counts{Reads: src.Lands + src.Ranges, Bytes: src.LandBytes + src.RangeBytes},
-		Run:     r.sight(),
 	}
 	reads, queued := e.queue.Reads()
 	s.Queued = queued

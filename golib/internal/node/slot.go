@@ -20,9 +20,19 @@ type Slot struct {
 // newSlot finds memory for a measured job and lays its columns out in it: each column's data, offsets, shapes and
 // validity, then the index. Nil: there is no room now.
 func (r *Run) newSlot(j *job) *Slot {
-	rec := r.rec
-	b := Batch{CapSamples: j.n, N: j.n, Step: j.step, Epoch: r.current.Load().epoch, Fields: make([]Column, len(rec.fields))}
-	rec.setNeeds(&b, j)
+	b := Batch{
+		CapSamples: j.n, N: j.n, Step: j.step, Epoch: r.current.Load().epoch, Fields: make([]Column, len(r.rec.fields)),
+	}
+	region := r.rec.layOut(&b, j, r.eng.slots.Alloc)
+	if region == nil {
+		return nil
+	}
+	return &Slot{run: r, region: region, batch: b}
+}
+
+// layOut cuts memory for a measured job into a batch's columns. Nil: there is no room.
+func (rec *record) layOut(b *Batch, j *job, alloc func(size int64) *buffer.Region) *buffer.Region {
+	rec.setNeeds(b, j)
 	size := int64(0)
 	for k := range rec.fields {
 		f, c := &rec.fields[k], &b.Fields[k]
@@ -38,7 +48,7 @@ func (r *Run) newSlot(j *job) *Slot {
 		}
 	}
 	size += alignColumn(8 * int64(j.n))
-	region := r.eng.slots.Alloc(size)
+	region := alloc(size)
 	if region == nil {
 		return nil
 	}
@@ -65,8 +75,8 @@ func (r *Run) newSlot(j *job) *Slot {
 	if idx := cut(8 * int64(j.n)); j.n > 0 {
 		b.Index = unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(idx))), j.n)
 	}
-	rec.setOffsets(&b, j)
-	return &Slot{run: r, region: region, batch: b}
+	rec.setOffsets(b, j)
+	return region
 }
 
 // words is memory, aligned by construction, as 64-bit numbers.

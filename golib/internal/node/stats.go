@@ -19,6 +19,10 @@ type Stats struct {
 	SingleReads, SingleBytes         int64 // of those: tables and single samples
 	Retries, Rereads                 int64 // repeated after a failure; after a wrong checksum
 	Resident, ResidentPeak           int64 // bytes
+	PeerBytesIn, PeerBytesOut        int64 // of samples as stored: that came from other nodes and were used; that were sent
+	PeerSamples                      int64 // that other nodes were to send
+	PeerLate                         int64 // of those: not there when they were asked for
+	PeerFallback                     int64 // of those: read from storage instead
 	Wait, WaitStorage, WaitPeer      time.Duration
 	WaitDecode                       time.Duration
 }
@@ -26,7 +30,9 @@ type Stats struct {
 // counters are a run's own; cheap enough to be always on.
 type counters struct {
 	samples, batches, bytes, padded, skipped, single atomic.Int64
-	wait, waitStorage, waitDecode                    atomic.Int64
+	wait, waitStorage, waitPeer, waitDecode          atomic.Int64
+
+	peerIn, peerOut, incoming, peerLate, peerFallback atomic.Int64
 
 	mu    sync.Mutex
 	base  Stats // when the epoch began
@@ -68,16 +74,36 @@ func (c *counters) delivered(j *job, b *Batch) {
 	c.padded.Add(int64(j.padded))
 }
 
-// waited attributes a caller's wait: up to the job's last wait for storage to that, the rest to assembly.
+// waited attributes a caller's wait: up to the job's last waits for storage and for other nodes to those, the rest to
+// assembly.
 func (c *counters) waited(j *job, begin, end time.Time) {
 	all := end.Sub(begin)
-	storage := min(max(0, time.Duration(j.lastStorage.Load()-begin.UnixNano())), all)
-	if j.waits.Load() != nil {
+	upto := func(at int64) time.Duration { return min(max(0, time.Duration(at-begin.UnixNano())), all) }
+	storage, peer := upto(j.lastStorage.Load()), upto(j.lastPeer.Load())
+	if w := j.waits.Load(); w != nil && w.peer {
+		peer = all
+	} else if w != nil {
 		storage = all
+	}
+	if peer > storage {
+		peer -= storage
+	} else {
+		storage -= peer
 	}
 	c.wait.Add(int64(all))
 	c.waitStorage.Add(int64(storage))
-	c.waitDecode.Add(int64(all - storage))
+	c.waitPeer.Add(int64(peer))
+	c.waitDecode.Add(int64(all - storage - peer))
+}
+
+// countIncoming counts, once, an incoming sample that its owner has sent.
+func (r *Run) countIncoming(o *op, late time.Duration, bytes int) {
+	if o.came {
+		return
+	}
+	o.came = true
+	r.punctual.came(late)
+	r.counts.peerIn.Add(int64(bytes))
 }
 
 // countFetch counts a sample read by itself.
@@ -113,8 +139,10 @@ func (r *Run) total() Stats {
 		Reads: src.Lands + src.Ranges, BytesRead: src.LandBytes + src.RangeBytes,
 		SingleReads: src.Ranges, SingleBytes: src.RangeBytes, Retries: src.Retries, Rereads: set.Rereads,
 		Resident: used, ResidentPeak: peak,
-		Wait: time.Duration(c.wait.Load()), WaitStorage: time.Duration(c.waitStorage.Load()),
-		WaitDecode: time.Duration(c.waitDecode.Load()),
+		PeerBytesIn: c.peerIn.Load(), PeerBytesOut: c.peerOut.Load(), PeerSamples: c.incoming.Load(), PeerLate: c.peerLate.Load(),
+		PeerFallback: c.peerFallback.Load(),
+		Wait:         time.Duration(c.wait.Load()), WaitStorage: time.Duration(c.waitStorage.Load()),
+		WaitPeer: time.Duration(c.waitPeer.Load()), WaitDecode: time.Duration(c.waitDecode.Load()),
 	}
 	s.Redirected = max(0, s.Samples-s.Single)
 	return s
@@ -139,6 +167,12 @@ func (s Stats) minus(b Stats) Stats {
 	s.Rereads -= b.Rereads
 	s.Wait -= b.Wait
 	s.WaitStorage -= b.WaitStorage
+	s.WaitPeer -= b.WaitPeer
 	s.WaitDecode -= b.WaitDecode
+	s.PeerBytesIn -= b.PeerBytesIn
+	s.PeerBytesOut -= b.PeerBytesOut
+	s.PeerSamples -= b.PeerSamples
+	s.PeerLate -= b.PeerLate
+	s.PeerFallback -= b.PeerFallback
 	return s
 }

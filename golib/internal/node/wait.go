@@ -22,14 +22,21 @@ type patience struct {
 
 // wait waits for ch. It looks at ch first, so that a limit of 0 asks without waiting.
 func (p *patience) wait(ch <-chan struct{}) error {
-	select {
-	case <-ch:
-		return nil
-	default:
-	}
 	if p == nil {
 		<-ch
 		return nil
+	}
+	return p.either(ch, nil, nil)
+}
+
+// either waits for one of these, as wait does; what is nil never comes.
+func (p *patience) either(ch, other <-chan struct{}, timer <-chan time.Time) error {
+	select {
+	case <-ch:
+		return nil
+	case <-other:
+		return nil
+	default:
 	}
 	var expired <-chan time.Time
 	if p.limit >= 0 {
@@ -40,6 +47,10 @@ func (p *patience) wait(ch <-chan struct{}) error {
 	}
 	select {
 	case <-ch:
+		return nil
+	case <-other:
+		return nil
+	case <-timer:
 		return nil
 	case <-p.stop:
 		return errStopped

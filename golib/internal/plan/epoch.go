@@ -166,6 +166,9 @@ func (e *Epoch) segmentOf(position int64) int {
 	return sort.Search(len(e.segments), func(i int) bool { return e.segments[i].position > position }) - 1
 }
 
+// Partition returns the partition of a chunk that is opened in this epoch.
+func (e *Epoch) Partition(c ChunkID) uint16 { return e.parts[e.turn[c]].partition }
+
 // NextUse estimates, in constant time, the position at which a chunk is first needed in this epoch; -1 if it is not.
 // It is for choosing what to keep in memory for the epoch, where Opens would have to be run to its end. A later chunk of
 // the same partition never has an earlier estimate.

@@ -36,7 +36,7 @@ func Owners(nodes []int, partitions int) []uint16 {
 func (d *Deal) Home(c ChunkID) uint16 {
 	e := d.epoch
 	if e.plan.shuffle {
-		return d.homes[e.parts[e.turn[c]].partition]
+		return d.homes[e.Partition(c)]
 	}
 	return d.storedHome(max(e.before[c], d.from))
 }

@@ -36,6 +36,7 @@ type Queue struct {
 	seq     uint64
 	ready   sync.Cond
 	busy    map[*Request]struct{}
+	slow    time.Duration // what one of the slower reads takes
 	closed  bool
 }
 
@@ -104,8 +105,23 @@ func (q *Queue) Finish(r *Request, read func() ([]byte, error)) {
 	data, err := read()
 	q.mu.Lock()
 	delete(q.busy, r)
+	q.slow = max(time.Since(r.start), q.slow-q.slow/slowMemory)
 	q.mu.Unlock()
 	r.Done(data, err)
+}
+
+// slowMemory is about how many reads a slow one is remembered for.
+const slowMemory = 32
+
+// Latency is what a slower one of the latest reads took, or longer if one that is under way takes longer.
+func (q *Queue) Latency() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	slow := q.slow
+	for r := range q.busy {
+		slow = max(slow, time.Since(r.start))
+	}
+	return slow
 }
 
 // InFlight is how many reads are under way and since when the oldest is, for telling a slow storage from a still one.

