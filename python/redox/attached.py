@@ -21,6 +21,7 @@ from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
 from redox.client import Answered, Connection
 from redox.crew import follow
 from redox.errors import Error, PeerError, StallError, StateError
+from redox.logs import follow
 from redox.part import Part
 from redox.session import STATE, Progress, Session
 
@@ -224,7 +225,7 @@ def status_of(name: bytes, rank: int) -> dict[str, Any] | None:
     if connection is None:
         return None
     body, _ = connection.request(wire.STATUS, expect=wire.TEXT, timeout_s=_ANSWER_S)
-    client.follow(connection, urgent=True)
+    follow(connection, urgent=True)
     return dict(json.loads(body))
 
 
@@ -316,16 +317,16 @@ class AttachedPass:
         except Answered as answer:
             if answer.kind != wire.ENDED:
                 raise
-            client.follow(connection)
+            follow(connection)
             progress.done = True
             if self._session.crew.working and self._part is not None:
                 _finished.append(self._part)
             self._connection = self._part = None
             return None
         except Exception:
-            client.follow(connection, urgent=True)
+            follow(connection, urgent=True)
             raise
-        client.follow(connection)
+        follow(connection)
         self._number += self._session.crew.workers
         progress.batches += 1
         columns, lease = columns_of(connection, self._arena, self._session.fields, body)

@@ -20,12 +20,12 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from redox import engine, errors, logs, wire
+from redox import engine, errors, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FOREIGN", "Connection", "connect", "connection_to", "engine_name", "farewell", "follow", "reach", "seen"]
+__all__ = ["FOREIGN", "Connection", "connect", "connection_to", "engine_name", "farewell", "reach", "seen"]
 
 _SUFFIXES = 16
 _ATTEMPTS = 50  # of finding or starting an engine, while others come and go
@@ -259,28 +259,6 @@ def connection_to(name: bytes, rank: int) -> Connection | None:
                 raise
             _own[key] = connection
         return connection
-
-
-_followed = 0.0  # when this process asked for lines of an engine's log
-_FOLLOW_S = 1.0  # how often it does
-
-
-def follow(connection: Connection, *, urgent: bool = False) -> None:
-    """Hand the engine's log to the `redox` logger, unless that was done just now or another process does it.
-
-    Args:
-        connection: To the engine.
-        urgent: Whether something has gone wrong, so that the next batch would be too late.
-    """
-    global _followed  # noqa: PLW0603 - a clock for the whole process
-    now = time.monotonic()
-    if (now - _followed < _FOLLOW_S and not urgent) or not connection.alive:
-        return
-    _followed = now
-    with contextlib.suppress(OSError, errors.Error):
-        body = wire.URGENT.pack(urgent)
-        lines, _ = connection.request(wire.LINES, body, expect=wire.TEXT, timeout_s=_ANSWER_S)
-        logs.hand_on(lines)
 
 
 def farewell(name: bytes, rank: int) -> None:

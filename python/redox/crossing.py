@@ -20,8 +20,9 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 
 from redox import wire
 from redox.arena import Arena, Lease, map_arena
-from redox.client import connection_to, follow, seen
+from redox.client import connection_to, seen
 from redox.errors import EngineError
+from redox.logs import follow
 from redox.values import some_missing, strings
 
 if TYPE_CHECKING:

@@ -92,17 +92,25 @@ def damaged(path: str, folder: Path, *bad: int) -> str:
     return str(copy)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_the_engines_log_is_heard_once(
-    pack: Any, tmp_path: Path, workers: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    ds = redox.RedoxDataset(damaged(pack(300), tmp_path, 17), batch_size=16, on_error="skip")
-    with caplog.at_level(logging.WARNING, logger="redox"):
-        for _ in DataLoader(ds, 16, num_workers=workers):
-            pass
-        assert ds.stats()["total"]["skipped"] == 1
-    (record,) = caplog.records
-    assert "corrupt" in record.message
+_SKIPS = """
+import logging, sys, redox
+from torch.utils.data import DataLoader
+logging.basicConfig(filename=sys.argv[2], format="%(name)s %(levelname)s %(message)s")
+ds = redox.RedoxDataset(sys.argv[1], batch_size=16, on_error="skip")
+for _ in DataLoader(ds, 16, num_workers=int(sys.argv[3])):
+    pass
+print(ds.stats()["total"]["skipped"])
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_the_engines_log_is_heard_once(pack: Any, tmp_path: Path, workers: str) -> None:
+    path, log = damaged(pack(300), tmp_path, 17), tmp_path / "log"
+    command = [sys.executable, "-c", _SKIPS, path, str(log), workers]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1\n"
+    (line,) = log.read_text().splitlines()
+    assert re.match(r"redox WARNING sample \d+ .*corrupt", line)
 
 
 def test_last_words_are_readable(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import "time"
 // to its workers, whose loggers often lead nowhere, as long as it asks. Guarded by server.mu.
 type logReader struct {
 	trainer *trainer
-	asked   time.Time // by the trainer's own process
+	asked   time.Time // by the trainer's own process, or when it became the reader
 }
 
 // silence is how long the trainer's own process need not have asked for its workers to get the lines. A trainer asks
@@ -19,7 +19,7 @@ func (c *client) lines(urgent bool) answer {
 	s.mu.Lock()
 	r := &s.reader
 	if r.trainer == nil || r.trainer.gone {
-		r.trainer, r.asked = c.trainer, time.Time{}
+		r.trainer, r.asked = c.trainer, time.Now() // its own process comes first, though a worker has asked before it
 	}
 	mine := r.trainer == c.trainer
 	if mine && c.pid == c.trainer.pid {
