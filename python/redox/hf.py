@@ -1,7 +1,7 @@
 """Hugging Face Trainer: `TrainerMixin` gives it its loaders from Redox and resumes from their state.
 
-The Trainer would wrap a loader so that rank 0 reads for all, and to resume it would read and throw away all batches that
-came before, in the order of the wrong epoch.
+The Trainer would wrap a loader so that rank 0 reads for all, and to resume it would read and throw away all batches
+that came before, in the order of the wrong epoch.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from redox.errors import StateError
@@ -16,9 +17,10 @@ from redox.iterable import RedoxDataset
 from redox.loader import DataLoader
 
 try:
-    import transformers
-    import transformers.trainer
-    from transformers.trainer_callback import ExportableState, TrainerCallback
+    import_module("accelerate")
+    transformers: Any = import_module("transformers")
+    trainer: Any = import_module("transformers.trainer")
+    callbacks: Any = import_module("transformers.trainer_callback")
 except ImportError:
     raise ImportError("redox.hf needs the Hugging Face Trainer: pip install 'redox-loader[hf]'") from None
 
@@ -117,7 +119,7 @@ class TrainerMixin:
         return loader
 
 
-class _LoaderState(TrainerCallback, ExportableState):  # type: ignore[misc]
+class _LoaderState(callbacks.TrainerCallback, callbacks.ExportableState):  # type: ignore[misc]
     """Puts the state of the training loader into checkpoints."""
 
     def __init__(self) -> None:
@@ -151,17 +153,16 @@ def _saved(state: Any) -> dict[str, Any] | None:
 @contextmanager
 def _skipping_by(skipped: Callable[[DataLoader, int], DataLoader]) -> Iterator[None]:
     """Let the Trainer skip the batches of our loaders by their state; it has no method for it to be overridden."""
-    module: Any = transformers.trainer
-    others = module.skip_first_batches
+    others = trainer.skip_first_batches
 
     def skip(loader: Any, num_batches: int = 0) -> Any:
         return skipped(loader, num_batches) if isinstance(loader, DataLoader) else others(loader, num_batches)
 
-    module.skip_first_batches = skip
+    trainer.skip_first_batches = skip
     try:
         yield
     finally:
-        module.skip_first_batches = others
+        trainer.skip_first_batches = others
 
 
 def _seed_worker(rank: int, _worker: int) -> None:

@@ -153,7 +153,7 @@ class RedoxDataset(Source, IterableDataset):  # type: ignore[type-arg]
 
         It has the same session: epochs, position and counters are those of this object.
         """
-        twin = object.__new__(type(self))  # not copy.copy: pickling finds out the rank, and it may be too early for that
+        twin = object.__new__(type(self))  # not copy.copy: that finds out the rank, and it may be too early for it
         twin.__dict__.update(self.__dict__, _original=self._original or self, _session=None)
         twin._batched = twin._collated = True
         twin._collate = collate

@@ -54,7 +54,9 @@ class ResumeCallback(_Callback):  # type: ignore[misc]
         """Bring loaders and count together, before the first batch is asked for."""
         states, self._states = self._states, []
         fit = trainer.fit_loop
-        loaders = [x for x in fit._combined_loader.flattened if hasattr(x, "state_dict") and hasattr(x, "load_state_dict")]
+        loaders = [
+            x for x in fit._combined_loader.flattened if hasattr(x, "load_state_dict")
+        ]  # as Lightning saves them
         ours = [
             (loader, state)
             for loader, state in zip(loaders, states, strict=False)
@@ -80,5 +82,5 @@ def _is_ours(state: Any) -> bool:
 def _recount(current: Any, done: int) -> None:
     """Let Lightning believe that so many batches of the epoch are done."""
     by = done - current.ready
-    for name in ("ready", "started", "processed", "completed"):  # they differ, by where in a step the checkpoint is from
+    for name in ("ready", "started", "processed", "completed"):  # they differ where a checkpoint is from within a step
         setattr(current, name, getattr(current, name) + by)

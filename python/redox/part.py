@@ -3,7 +3,7 @@
 A worker knows which batch it will make next, but not how many the training loop has received from all workers. When
 they are restored, their next batches are W consecutive ones of an iteration, W being the number of workers. So whoever
 comes first lets the iteration begin W - 1 batches before its own next one, which is not too late for the others, and
-each leaves out those before its own. An own state (of `redox.DataLoader`, or `state_dict(batches=k)`) needs no such care.
+each leaves out those before its own. States of `redox.DataLoader`, or `state_dict(batches=k)`, need no such care.
 """
 
 from __future__ import annotations

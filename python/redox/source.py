@@ -77,7 +77,8 @@ class Source:
         self._copies = 0
         self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
         self._nth = next(_numbers)  # data set of the program
-        weakref.finalize(self, _farewell, os.getpid(), self._found, self._facts.fingerprint, self._ordinal).atexit = False
+        end = weakref.finalize(self, _farewell, os.getpid(), self._found, self._facts.fingerprint, self._ordinal)
+        end.atexit = False
 
     @property
     def path(self) -> str:
@@ -189,7 +190,7 @@ class Source:
         """
         if batches is not None:
             batches = whole("batches", batches, 0, (1 << 63) - 1)
-        elif self.session.crew.working:
+        elif isinstance(self.session, AttachedSession) and self.session.crew.working:
             return self.session.part_state()
         status = self._workers()
         if status is None:
@@ -208,12 +209,16 @@ class Source:
             StateError: It is of another data set or order, or of a newer version.
         """
         epoch, position = parse_state(state, self._facts.fingerprint)
-        crew = self.session.crew
-        part = Part.parse(state, crew) if crew.working else refuse_part(state)
-        self.session.expect(state)
-        if part is not None:
-            self.session.load_part(epoch, part)
-            return
+        session = self.session
+        if isinstance(session, AttachedSession) and session.crew.working:
+            part = Part.parse(state, session.crew)
+            if part is not None:
+                session.expect(state)
+                session.load_part(epoch, part)
+                return
+        else:
+            refuse_part(state)
+        session.expect(state)
         self.session.load(epoch, position)
         self._tell()
 

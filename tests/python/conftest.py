@@ -43,6 +43,11 @@ def number_of(array: Any) -> int:
     return number
 
 
+def joined(lists: Iterable[list[Any]]) -> list[Any]:
+    """The elements of several lists in one."""
+    return list(itertools.chain.from_iterable(lists))
+
+
 def write(path: Path | str, samples: Iterable[Any], **options: Any) -> str:
     """Pack samples into a data set of small chunks."""
     with redox.Writer(path, **{"chunk_size": "8kb", "codec": "none", **options}) as writer:

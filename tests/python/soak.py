@@ -2,8 +2,8 @@
 
     python tests/python/soak.py --runs 300
 
-Each run is a process that is forked from this one, which has PyTorch and Redox imported but the library not loaded. Runs
-that take longer than the deadline are killed, told and counted; so are those with wrong batches.
+Each run is a process that is forked from this one, which has PyTorch and Redox imported but the library not loaded.
+Runs that take longer than the deadline are killed, told and counted; so are those with wrong batches.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from typing import Any
 
 import redox
-import torch
 from conftest import pixels, write
+from redox import _library
 from torch.utils.data import DataLoader
 
 N, B = 200, 16
@@ -107,7 +108,12 @@ def soak(runs: int, seed: int, deadline: float, methods: list[str]) -> list[str]
     folder = tempfile.mkdtemp(prefix="redox-soak-")
     wrong = []
     try:
-        path = write(os.path.join(folder, "soak.redox"), ((pixels(i), i) for i in range(N)))
+        path = os.path.join(folder, "soak.redox")
+        if os.fork() == 0:
+            write(path, ((pixels(i), i) for i in range(N)))
+            os._exit(0)
+        os.wait()
+        assert not _library._pid, "each run begins without the library"
         for number, case in enumerate(itertools.islice(itertools.cycle(cases), runs), 1):
             begun = time.monotonic()
             what = run(case, path, deadline)
@@ -128,7 +134,7 @@ def main() -> int:
     parser.add_argument("--deadline", type=float, default=60, help="seconds for each run")
     parser.add_argument("--methods", default=",".join(METHODS))
     options = parser.parse_args()
-    assert torch.utils.data is not None
+    warnings.filterwarnings("ignore", message="This DataLoader will create")
     wrong = soak(options.runs, options.seed, options.deadline, options.methods.split(","))
     for line in wrong:
         print(line)

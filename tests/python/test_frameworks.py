@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import redox
+from conftest import joined
 
 torch = pytest.importorskip("torch")
 DataLoader = torch.utils.data.DataLoader
@@ -40,7 +41,7 @@ def labels(batches: Iterable[Any]) -> list[int]:
 
 def global_batches(ranks: list[list[list[int]]]) -> list[list[int]]:
     """What all ranks together got in each step."""
-    return [sum(parts, []) for parts in zip(*ranks, strict=True)]
+    return [joined(parts) for parts in zip(*ranks, strict=True)]
 
 
 def is_epoch(batches: list[list[int]], epoch: list[int]) -> bool:
@@ -200,7 +201,7 @@ def test_a_slurm_step(path: str, order: Any, tmp_path: Path) -> None:
         {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "forkserver"},
         {"num_workers": 3, "generator": torch.Generator()},
     ],
-    ids=lambda options: "-".join(options),
+    ids="-".join,
 )
 @pytest.mark.parametrize("ours", [False, True])
 def test_options_change_nothing(path: str, order: Any, options: Any, ours: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redox
+from conftest import joined
 
 torch = pytest.importorskip("torch")
 accelerate = pytest.importorskip("accelerate", reason="Accelerate is not installed: pip install accelerate")
@@ -132,15 +133,15 @@ with open(f"{folder}/rank{accelerator.process_index}.json", "w") as file:
 
 def test_accelerate_on_two_processes(path: str, stored: list[int], tmp_path: Path) -> None:
     first = launch(tmp_path, _ACCELERATE, path, "save")
-    assert sorted(set(sum(first[0]["seen"][:13] + first[1]["seen"][:13], []))) == list(range(N))
+    assert sorted(set(joined(first[0]["seen"][:13] + first[1]["seen"][:13]))) == list(range(N))
     for rank in first:
-        assert sum(rank["gathered"], []) == stored  # in order, without padding
+        assert joined(rank["gathered"]) == stored  # in order, without padding
     again = launch(tmp_path, _ACCELERATE, path, "resume")
     for before, after in zip(first, again, strict=True):
         assert after["seen"][:9] == before["seen"][17:]
         assert len(after["seen"]) == 9 + 13  # and then the next epoch
-    third = [sum(rank["seen"][9:], []) for rank in again]
-    assert set(sum(third, [])) == set(range(N))
+    third = [joined(rank["seen"][9:]) for rank in again]
+    assert set(joined(third)) == set(range(N))
 
 
 # ---- the Trainer -----------------------------------------------------------------------------------------------------
@@ -165,11 +166,13 @@ class Model(torch.nn.Module):
 
 def train(path, folder, resume=None, batch=8, workers=0, accumulate=1, epochs=2, every=5, data=None):
     args = transformers.TrainingArguments(
-        folder, per_device_train_batch_size=batch, per_device_eval_batch_size=batch, num_train_epochs=epochs, use_cpu=True,
-        save_steps=every, save_strategy="steps", dataloader_num_workers=workers, gradient_accumulation_steps=accumulate,
+        folder, per_device_train_batch_size=batch, per_device_eval_batch_size=batch, num_train_epochs=epochs,
+        use_cpu=True, save_steps=every, save_strategy="steps", dataloader_num_workers=workers,
+        gradient_accumulation_steps=accumulate,
         report_to=[], disable_tqdm=True, logging_strategy="no", remove_unused_columns=True)
     valid = redox.RedoxDataset(path, batch_size=batch, shuffle=False)
-    trainer = Trainer(Model(), args, train_dataset=data or redox.RedoxDataset(path, batch_size=batch), eval_dataset=valid)
+    data = data or redox.RedoxDataset(path, batch_size=batch)
+    trainer = Trainer(Model(), args, train_dataset=data, eval_dataset=valid)
     trainer.train(resume_from_checkpoint=resume)
     return trainer
 """
@@ -178,8 +181,9 @@ folder, path, resume, workers = sys.argv[1:5]
 trainer = train(path, folder, folder + "/" + resume if resume != "-" else None, workers=int(workers))
 seen = trainer.model.seen
 predicted = trainer.predict(trainer.eval_dataset).predictions.tolist()
+examples = trainer.num_examples(trainer.get_train_dataloader())
 with open(f"{folder}/rank{trainer.args.process_index}.json", "w") as file:
-    json.dump({"seen": seen, "predicted": predicted, "examples": trainer.num_examples(trainer.get_train_dataloader())}, file)
+    json.dump({"seen": seen, "predicted": predicted, "examples": examples}, file)
 """
 
 
@@ -194,12 +198,12 @@ def train() -> Any:
 @pytest.mark.parametrize(("workers", "accumulate"), [(0, 1), (1, 4)])
 def test_trainer_resumes(train: Any, path: str, order: Any, tmp_path: Path, workers: int, accumulate: int) -> None:
     whole = train(path, str(tmp_path), batch=B, workers=workers, accumulate=accumulate, every=3)
-    assert sum(whole.model.seen, []) == order[0] + order[1]
+    assert joined(whole.model.seen) == order[0] + order[1]
     for checkpoint in tmp_path.glob("checkpoint-*"):
         step = int(checkpoint.name.partition("-")[2])
         rest = train(path, str(tmp_path / "again"), str(checkpoint), B, workers, accumulate, epochs=3, every=1000)
         epoch, batches = divmod(step, -(-13 // accumulate))
-        assert sum(rest.model.seen, []) == sum(order[epoch:], [])[batches * accumulate * B :]
+        assert joined(rest.model.seen) == joined(order[epoch:])[batches * accumulate * B :]
         assert rest.state.global_step == 3 * -(-13 // accumulate)
 
 

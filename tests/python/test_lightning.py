@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redox
+from conftest import joined
 
 pytest.importorskip("torch")
 lightning = pytest.importorskip("lightning", reason="Lightning is not installed: pip install 'redox-loader[lightning]'")
@@ -42,7 +43,9 @@ class Model(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-def train(path, folder, *, batch=16, devices=1, workers=0, every=None, checkpoint=None, resume=True, epochs=2, **options):
+def train(
+    path, folder, *, batch=16, devices=1, workers=0, every=None, checkpoint=None, resume=True, epochs=2, **options
+):
     data = redox.RedoxDataset(path, batch_size=batch)
     callbacks = [ModelCheckpoint(folder, filename="{step}", every_n_train_steps=every, save_top_k=-1)]
     if resume:
@@ -134,7 +137,7 @@ def test_another_batch_size_without_the_callback_is_refused(
     checkpoint = checkpoints / "step=6.ckpt"
     _, seen = train(path, tmp_path, checkpoint=checkpoint, resume=False)
     assert flat(seen) == order[0][6 * B :] + order[1]
-    with pytest.raises(redox.StateError, match="16 samples .* 32: .*ResumeCallback"):
+    with pytest.raises(redox.StateError, match=r"16 samples .* 32: .*ResumeCallback"):
         train(path, tmp_path, batch=32, checkpoint=checkpoint, resume=False)
 
 
@@ -158,8 +161,8 @@ def test_two_processes(path: str, order: Any, tmp_path: Path) -> None:
     assert [a[:2] for a in second[0]] == [b[:2] for b in second[1]]
     begun = [a[2] + b[2] for a, b in zip(*second, strict=True) if a[0] == 0]
     rest = [*order[0][4 * B :], order[0][0]]  # padded to equal numbers
-    assert sorted(sum(begun, [])) == sorted(rest)
-    assert sorted(set(sum((a[2] + b[2] for a, b in zip(*second, strict=True) if a[0] == 1), []))) == list(range(N))
+    assert sorted(joined(begun)) == sorted(rest)
+    assert sorted(set(joined(a[2] + b[2] for a, b in zip(*second, strict=True) if a[0] == 1))) == list(range(N))
 
 
 def test_evaluation_and_prediction(train: Any, path: str, tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ import multiprocessing
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import redox
-from conftest import pixels, write
+from conftest import joined, pixels, write
 
 torch = pytest.importorskip("torch")
 DataLoader = torch.utils.data.DataLoader
@@ -83,8 +84,10 @@ def reference(paths: Any) -> list[list[list[str]]]:
     """Loaded in this process, and right: each sample once, with the bytes that were packed."""
     ds = redox.RedoxDataset(paths["none"], batch_size=GLOBAL, batched=True)
     epochs = loaded(ds, 0)
-    packed = as_lists([{k: v if isinstance(v, str | bytes | int | None) else torch.from_numpy(v) for k, v in sample(i).items()} for i in range(N)])
-    assert [sorted(sum(epoch, [])) for epoch in epochs] == [sorted(rows(packed))] * EPOCHS
+    packed = as_lists(
+        [{k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in sample(i).items()} for i in range(N)]
+    )
+    assert [sorted(joined(epoch)) for epoch in epochs] == [sorted(rows(packed))] * EPOCHS
     assert epochs[0] != epochs[1]
     return epochs
 
@@ -138,7 +141,7 @@ def test_ranks(paths: Any, reference: Any, tmp_path: Path, world: int, workers: 
     ds = redox.RedoxDataset(paths["lz4"], batch_size=GLOBAL // world, batched=True, pad=False)
     epochs = zip(*ranks(world, lambda: loaded(ds, workers), tmp_path), strict=True)
     for parts, wanted in zip(epochs, reference, strict=True):
-        together = [sum((part[step] for part in parts if step < len(part)), []) for step in range(len(wanted))]
+        together = [joined(part[step] for part in parts if step < len(part)) for step in range(len(wanted))]
         assert together == wanted
 
 
@@ -151,7 +154,7 @@ TOPOLOGIES = [(1, 8, 0), (1, 5, 2), (2, 4, 1), (3, 3, 0), (1, 20, 1)]  # ranks, 
 def test_from_every_step_to_another_topology(pack: Any, tmp_path: Path) -> None:
     path = pack(SMALL)
     ds = redox.RedoxDataset(path, batch_size=8)
-    order = [[label for _, label in ds] for _ in range(3)]
+    order = [[label for _, label in ds] for _ in range(4)]
 
     def states(world: int, workers: int) -> list[list[Any]]:
         loader = redox.DataLoader(redox.RedoxDataset(path, batch_size=8 // world), num_workers=workers)
@@ -174,19 +177,18 @@ def test_from_every_step_to_another_topology(pack: Any, tmp_path: Path) -> None:
         for rank in every:
             assert rank == plain  # any rank's state, with any workers
 
+    def rest(state: Any, batch_size: int, workers: int) -> list[Any]:
+        again = redox.DataLoader(redox.RedoxDataset(path, batch_size=batch_size, pad=False), num_workers=workers)
+        again.load_state_dict(json.loads(json.dumps(state)))
+        return [[labels.tolist() for _, labels in again] for _ in range(2)]
+
     for number, state in enumerate(plain):
         world, batch_size, workers = TOPOLOGIES[number % len(TOPOLOGIES)]
-        done = state["epoch"] * SMALL + state["position"]
-        left = order[done // SMALL][done % SMALL :]
-        again = redox.DataLoader(redox.RedoxDataset(path, batch_size=batch_size, pad=False), num_workers=workers)
-
-        def rest() -> list[Any]:
-            again.load_state_dict(json.loads(json.dumps(state)))
-            return [[labels.tolist() for _, labels in again] for _ in range(2 if done // SMALL < 2 else 1)]
-
-        for parts, wanted in zip(zip(*ranks(world, rest, tmp_path), strict=True), [left, order[min(2, done // SMALL + 1)]]):
-            step = world * batch_size
-            cut = [sorted(wanted[i : i + step]) for i in range(0, len(wanted), step)]
-            together = [sum((part[i] for part in parts if i < len(part)), []) for i in range(len(cut))]
-            assert [sorted(batch) for batch in together] == cut, (number, world, batch_size, workers)
+        epoch, position = divmod(state["epoch"] * SMALL + state["position"], SMALL)
+        wanted = [order[epoch][position:], order[epoch + 1]]
+        got = ranks(world, partial(rest, state, batch_size, workers), tmp_path)
+        for parts, some in zip(zip(*got, strict=True), wanted, strict=True):
+            cut = [sorted(some[i : i + world * batch_size]) for i in range(0, len(some), world * batch_size)]
+            together = [sorted(joined(part[i] for part in parts if i < len(part))) for i in range(len(cut))]
+            assert together == cut, (number, world, batch_size, workers)
             assert all(len(part) <= len(cut) for part in parts)
