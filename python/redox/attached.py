@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from redox import client, wire
 from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
 from redox.client import Answered, Connection
-from redox.crew import follow
+from redox.crew import end_with
 from redox.errors import Error, PeerError, StallError, StateError
 from redox.logs import follow
 from redox.part import Part
@@ -357,7 +357,7 @@ class AttachedPass:
         session.latest = progress
         session.passing = weakref.ref(connection)
         if crew.working:
-            follow(crew.trainer)
+            end_with(crew.trainer)
             from redox import crossing
 
             crossing.by_reference(self, session.world.rank, session.patience)

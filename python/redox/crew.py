@@ -19,7 +19,7 @@ from redox import client, wire
 if TYPE_CHECKING:
     from redox.world import World
 
-__all__ = ["Crew", "engine_for", "follow"]
+__all__ = ["Crew", "end_with", "engine_for"]
 
 
 class Crew:
@@ -63,7 +63,7 @@ class Crew:
 _following = 0  # the process that ends with its trainer
 
 
-def follow(trainer: int) -> None:
+def end_with(trainer: int) -> None:
     """Let this worker process end when its trainer does.
 
     PyTorch's workers look for their parent every 5 s; those of a fork server never notice, as their parent is the
