@@ -491,3 +491,41 @@ func TestServedReaderThatIsGone(t *testing.T) {
 	}
 	trainer.release(trainer.read(1, []int64{7, 8}), 0)
 }
+
+// TestServedPassWaitsForTheEndOfAnother: where memory is for one iteration only, the next one may begin before the engine
+// has read that the first was left.
+func TestServedPassWaitsForTheEndOfAnother(t *testing.T) {
+	const key = 77
+	begin := func(p *peer, base uint64) (byte, []byte) {
+		request := binary.LittleEndian.AppendUint64(nil, base)
+		request = append(request, make([]byte, 8)...)
+		request = binary.LittleEndian.AppendUint32(request, 0)
+		request = binary.LittleEndian.AppendUint32(request, 1)
+		return p.ask(msgBegin, append(request, make([]byte, 48)...))
+	}
+	var needed struct{ Needed int64 }
+	t.Run("needed", func(t *testing.T) {
+		kind, body := begin(serve(t).reader(`, "memory_limit": 1`), key)
+		if err := json.Unmarshal(body, &needed); kind != msgFailed || err != nil || needed.Needed == 0 {
+			t.Fatalf("a limit of 1 byte: %d %s", kind, body)
+		}
+	})
+	t.Run("waits", func(t *testing.T) {
+		s := serve(t)
+		limit := fmt.Sprintf(`, "memory_limit": %d`, needed.Needed*3/2)
+		first, second, third := s.reader(limit), s.reader(limit), s.reader(limit)
+		if kind, body := begin(first, key); kind != msgBegan {
+			t.Fatalf("first: %d %s", kind, body)
+		}
+		if kind, body := begin(second, key+1); kind != msgFailed || !strings.Contains(string(body), "memory_limit") {
+			t.Fatalf("two at once: %d %s", kind, body)
+		}
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			first.send(msgLeave, nil)
+		}()
+		if kind, body := begin(third, key+2); kind != msgBegan {
+			t.Fatalf("after the first has left: %d %s", kind, body)
+		}
+	})
+}

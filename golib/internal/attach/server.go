@@ -168,6 +168,26 @@ func (s *Server) loader(r *rank, workers int) (*served, error) {
 	return ld, nil
 }
 
+// settling is how long a new pass waits for the memory of one that may be over: the word of it, on another connection, may
+// be read after BEGIN though it was sent before.
+const settling = time.Second
+
+// loaderFor is loader for a new pass.
+func (s *Server) loaderFor(p *pass) (*served, error) {
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		ld, err := s.loader(p.rank, p.workers)
+		if err == nil || fault.KindOf(err) != fault.Memory || time.Since(begun) > settling {
+			return ld, err
+		}
+		s.mu.Lock()
+		others := slices.ContainsFunc(p.rank.passes, func(o *pass) bool { return o != p && o.loader != nil && !o.retired })
+		s.mu.Unlock()
+		if !others {
+			return s.loader(p.rank, p.workers)
+		}
+	}
+}
+
 // slotsAhead is how many batches are assembled ahead: for each worker two on their way to the trainer, as torch has them
 // by default, and one being worked on; two more with the trainer.
 func slotsAhead(workers int) int { return 3*workers + 2 }
@@ -229,7 +249,7 @@ func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64
 // equip gives a new pass its loader and its epoch.
 func (s *Server) equip(p *pass) {
 	defer close(p.made)
-	ld, err := s.loader(p.rank, p.workers)
+	ld, err := s.loaderFor(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
