@@ -249,6 +249,7 @@ func (l *servedLoader) Size() int64            { return l.plan.Size() }
 func (l *servedLoader) Batches() int64         { return l.run.Batches() }
 func (l *servedLoader) Stats() ([]byte, error) { return l.StatsJSON() }
 func (l *servedLoader) Sight() node.Sight      { return l.run.Sight() }
+func (l *servedLoader) Stall() error           { return l.run.Stall() }
 
 func (l *servedLoader) State(epoch uint64, position int64) ([]byte, error) {
 	return encode(l.state(epoch, position))

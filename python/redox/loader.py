@@ -72,6 +72,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             torch_kwargs.pop(name, None)
         if torch_kwargs.pop("drop_last", False):
             raise ValueError("drop_last=True: give it to RedoxDataset, which leaves out the last global batch")
+        if collate_fn is as_it_is:  # Lightning makes a loader anew from the attributes of another one
+            collate_fn = None
         if dataset.batched and collate_fn is not None:
             raise ValueError("collate_fn is for samples: a data set with batched=True gives batches; use its transform")
         batches = dataset if dataset.batched else dataset.collated(collate_fn)

@@ -197,7 +197,7 @@ def test_a_state_goes_to_other_numbers_of_nodes(pack: Any, tmp_path: Path) -> No
 
 def test_the_others_go_on_when_a_node_dies(pack: Any, tmp_path: Path) -> None:
     path = pack(8000)  # more than the others have been sent when it dies
-    nodes = Plain(tmp_path, path, 3, pause=0.01, dies=2)
+    nodes = Plain(tmp_path, path, 3, pause=0.02, dies=2)  # long enough for the others to believe that it is dead
     deadline = time.monotonic() + 60
     while nodes.step(2) < 6:
         assert time.monotonic() < deadline, "node 2 does not come to its sixth batch"

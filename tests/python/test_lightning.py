@@ -168,8 +168,9 @@ def test_two_processes(path: str, order: Any, tmp_path: Path) -> None:
 def test_evaluation_and_prediction(train: Any, path: str, tmp_path: Path) -> None:
     trainer, _ = train(path, tmp_path, epochs=1, limit_train_batches=2)
     model = trainer.lightning_module
-    model.predict_step = lambda batch, number: batch[1]
-    loader = redox.DataLoader(redox.RedoxDataset(path, batch_size=B, shuffle=False))
+    model.predict_step = lambda batch: batch[1]
+    stored = redox.RedoxDataset(path, batch_size=B, shuffle=False)
+    loader = redox.DataLoader(stored)
     predicted = trainer.predict(model, loader)
-    assert [label for labels in predicted for label in labels.tolist()] == list(range(N))
+    assert [label for labels in predicted for label in labels.tolist()] == [label for _, label in stored]
     trainer.validate(model, loader, verbose=False)

@@ -53,6 +53,7 @@ type Loader interface {
 	State(epoch uint64, position int64) ([]byte, error)
 	Stats() ([]byte, error)
 	Sight() node.Sight
+	Stall() error                     // of one who has waited for too long
 	Rest(timeout time.Duration) error // until what other nodes may still want has been sent
 	Cancel()
 	Close() error

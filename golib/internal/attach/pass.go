@@ -105,7 +105,7 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 		case <-c.gone:
 			end = errOver()
 		case <-limit.C:
-			end = fault.New(fault.TimedOut, "no batch came in time: %s", p.stall(number))
+			end = p.stall(number)
 		}
 		s.mu.Lock()
 		if end != nil {
@@ -120,13 +120,14 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 func errOver() error { return fault.New(fault.Canceled, "the iteration has ended") }
 
 // stall says why a batch does not come.
-func (p *pass) stall(number uint64) string {
+func (p *pass) stall(number uint64) error {
 	p.server.mu.Lock()
-	defer p.server.mu.Unlock()
-	if !p.loader.full {
-		return fmt.Sprintf("batch %d waits for the batches before it", number)
+	full, slots := p.loader.full, p.slotsOut()
+	p.server.mu.Unlock()
+	if full {
+		return fault.New(fault.TimedOut, "no batch came in time: batch %d waits for %s", number, slots)
 	}
-	return fmt.Sprintf("batch %d waits for %s", number, p.slotsOut())
+	return p.loader.Stall()
 }
 
 // slotsOut says where the slots are for which batches wait. mu is held.

@@ -206,8 +206,8 @@ func (j *job) flags() uint32 {
 	return 0
 }
 
-// stall is the failure of a wait that took too long: what the next batch waits for.
-func (r *Run) stall() error {
+// Stall is the failure of a wait that took too long: what the next batch waits for.
+func (r *Run) Stall() error {
 	text := "no batch came in time"
 	waits, chunk := r.waits()
 	if waits == "" {

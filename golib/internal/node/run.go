@@ -296,7 +296,7 @@ func (r *Run) callError(err error) error {
 	case errors.Is(err, errCanceled):
 		return fault.New(fault.Canceled, "the call was canceled")
 	case errors.Is(err, errTimeout):
-		return r.stall()
+		return r.Stall()
 	}
 	return err
 }

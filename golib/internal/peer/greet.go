@@ -73,7 +73,7 @@ func (m *Mesh) failed(p *peer, address string, err error) {
 	var r refusal
 	if !errors.As(err, &r) || !r.refused {
 		m.mu.Lock()
-		if p.trouble == nil || r.error == nil {
+		if p.strange.IsZero() { // else silence tells less than what was said before
 			p.trouble = err
 		}
 		m.mu.Unlock()
@@ -142,7 +142,7 @@ func (m *Mesh) explain(p *peer, err, ours error) error {
 	switch {
 	case ours != nil:
 		r := refusal{error: fmt.Errorf("its certificate is not accepted: %w; %s", ours, m.identity.hint()), refused: true}
-		if m.strangeFor(p) {
+		if m.lasting(p) {
 			e := fault.Wrap(fault.Peer, r.error, "node %d", p.node)
 			e.Peer = fmt.Sprintf("node %d", p.node)
 			r.fatal = e

@@ -96,15 +96,16 @@ func (m *Mesh) nodeAt(from net.Addr) int {
 	return -1
 }
 
-// strangeFor notes that a peer's certificate, or ours in its eyes, does not fit, and says whether that lasts too long for
-// a card that is on its way, or a process of an earlier run that is about to end.
-func (m *Mesh) strangeFor(p *peer) bool {
+// lasting notes that a peer's certificate, or ours in its eyes, does not fit, and says whether that will last: at once
+// where no cards are needed, else when it has been so for too long for a card that is on its way, or a process of an
+// earlier run that is about to end.
+func (m *Mesh) lasting(p *peer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.strange.IsZero() {
 		p.strange = time.Now()
 	}
-	return time.Since(p.strange) >= strangeTime
+	return !m.identity.needsCards() || time.Since(p.strange) >= strangeTime
 }
 
 // notOurs is the error when the other side does not take this node's certificate.
@@ -233,7 +234,7 @@ func plain(e *quic.TransportError) error {
 // alertedBy hears that a node does not take our certificate.
 func (m *Mesh) alertedBy(node int, from net.Addr) {
 	reason := m.notOurs(node)
-	if m.identity.needsCards() && !m.strangeFor(m.peers[node]) {
+	if !m.lasting(m.peers[node]) {
 		m.refuse(node, from, reason, nil)
 		return
 	}
