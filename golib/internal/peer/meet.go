@@ -104,6 +104,9 @@ func (m *Mesh) unreachable(timeout time.Duration) error {
 	}
 	var names []string
 	for _, p := range missing {
+		if !p.strange.IsZero() && p.trouble != nil { // this is why, though it may have fallen silent since
+			return m.unlike(p)
+		}
 		name := fmt.Sprintf("node %d", p.node)
 		if p.card.Address != "" {
 			name += " at " + p.card.Address
@@ -120,6 +123,16 @@ func (m *Mesh) unreachable(timeout time.Duration) error {
 	}
 	e := fault.New(fault.Peer, "not connected after %v with %s", timeout, strings.Join(names, "; "))
 	e.Peer = fmt.Sprintf("node %d", missing[0].node)
+	return e
+}
+
+// unlike is the error of a peer whose certificate does not fit, or who says so of ours.
+func (m *Mesh) unlike(p *peer) error {
+	if fault.KindOf(p.trouble) == fault.Peer {
+		return p.trouble
+	}
+	e := fault.Wrap(fault.Peer, p.trouble, "node %d", p.node)
+	e.Peer = fmt.Sprintf("node %d", p.node)
 	return e
 }
 

@@ -96,16 +96,15 @@ func (m *Mesh) nodeAt(from net.Addr) int {
 	return -1
 }
 
-// lasting notes that a peer's certificate, or ours in its eyes, does not fit, and says whether that will last: at once
-// where no cards are needed, else when it has been so for too long for a card that is on its way, or a process of an
-// earlier run that is about to end.
+// lasting notes that a peer's certificate, or ours in its eyes, does not fit, and says whether that has been so for too
+// long for a card that is on its way, or a process of an earlier run that is about to end.
 func (m *Mesh) lasting(p *peer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.strange.IsZero() {
 		p.strange = time.Now()
 	}
-	return !m.identity.needsCards() || time.Since(p.strange) >= strangeTime
+	return time.Since(p.strange) >= strangeTime
 }
 
 // notOurs is the error when the other side does not take this node's certificate.

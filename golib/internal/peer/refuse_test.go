@@ -135,6 +135,25 @@ func TestOtherTokenIsRefused(t *testing.T) {
 	})
 }
 
+// TestOtherTokenThenSilence: that a node did not fit is told even if it has been silent since.
+func TestOtherTokenThenSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		words := []string{"0123456789abcdef", "0123456789abcdeF"}
+		p := newPair(t, func(node int, c *peer.Config) { c.Identity = token(t, words[node]) })
+		p.meet(peer.Addresses([]string{peertest.Host(1) + ":700", peertest.Host(2) + ":700"})...)
+		for node := range p.meshes {
+			if err := p.meshes[node].Await(time.Second); fault.KindOf(err) != fault.Peer || !strings.Contains(err.Error(), "certificate") {
+				t.Errorf("node %d after a second: %v", node, err)
+			}
+		}
+		p.meshes[1].Close()
+		if err := p.meshes[0].Await(20 * time.Second); fault.KindOf(err) != fault.Peer || !strings.Contains(err.Error(), "certificate") {
+			t.Error(err)
+		}
+		p.close()
+	})
+}
+
 func TestShortTokenIsRefused(t *testing.T) {
 	if _, err := peer.Token([]byte("123456789012345")); fault.KindOf(err) != fault.Invalid {
 		t.Error(err)
