@@ -86,9 +86,12 @@ _HOMES = dict.fromkeys(_ERRORS.split(), "errors") | {
     "simulate": "simulating",
     "split": "splitting",
 }
+_FRAMEWORKS = ("hf", "lightning")  # modules, which need what they are named after
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FRAMEWORKS:
+        return import_module(f"redox.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'redox' has no attribute {name!r}")

@@ -77,7 +77,8 @@ class Source:
         self._copies = 0
         self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
         self._nth = next(_numbers)  # data set of the program
-        end = weakref.finalize(self, _farewell, os.getpid(), self._found, self._facts.fingerprint, self._ordinal)
+        name = self._facts.fingerprint, self._ordinal
+        end = weakref.finalize(self, _farewell, os.getpid(), self._found, self._asked, name)
         end.atexit = False
 
     @property
@@ -278,10 +279,15 @@ class Source:
         self.__dict__.update(state)
 
 
-def _farewell(pid: int, found: list[World], fingerprint: str, ordinal: int) -> None:
+def _farewell(pid: int, found: list[World], asked: tuple[Any, Any, Any], name: tuple[str, int]) -> None:
     """Say that nobody needs the engine of a data set object that is gone, in the process that made it."""
-    if pid == os.getpid() and found:
-        farewell(engine_for(found[0], Crew(pid), fingerprint, ordinal), found[0].rank)
+    if pid != os.getpid():
+        return
+    try:
+        world = found[0] if found else World.resolve(*asked)  # only its forked workers may have asked
+    except ValueError:
+        return
+    farewell(engine_for(world, Crew(pid), *name), world.rank)
 
 
 def _callable(option: str, value: Any) -> Any:

@@ -23,7 +23,7 @@ import json, os, sys, warnings
 warnings.simplefilter("ignore")
 import lightning, torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-import redox, redox.lightning
+import redox
 
 
 class Model(lightning.LightningModule):
