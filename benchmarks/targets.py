@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure every target of the project in one run and print the table.
 
-    python benchmarks/targets.py                    # everything, about 30 minutes on two cores
+    python benchmarks/targets.py                    # everything, about 75 minutes on two cores
     python benchmarks/targets.py --quick            # fewer and shorter rounds
     python benchmarks/targets.py --only 3KB-tenth   # one row; may be given several times; a prefix will do
     python benchmarks/targets.py --json FILE        # also store it, with machine, versions and commit
