@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure every target of the project in one run and print the table.
 
-    python benchmarks/targets.py                    # everything, about 30 minutes on two cores
+    python benchmarks/targets.py                    # everything, about 75 minutes on two cores
     python benchmarks/targets.py --quick            # fewer and shorter rounds
     python benchmarks/targets.py --only 3KB-tenth   # one row; may be given several times; a prefix will do
     python benchmarks/targets.py --json FILE        # also store it, with machine, versions and commit
@@ -19,13 +19,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import core, footprint, packing, seeds, speed
+from harness import core, footprint, nodes, packing, seeds, speed, workers
 from harness.machine import Busy, facts
 from harness.place import Place
 from harness.table import Row, markdown
 
 SPEED = {row.name: row for row in speed.COMPARISONS}
-NAMES = (*SPEED, *core.NAMES, *footprint.NAMES, *packing.NAMES, *seeds.NAMES)
+NAMES = (*SPEED, *core.NAMES, *footprint.NAMES, *workers.NAMES, *packing.NAMES, *nodes.NAMES, *seeds.NAMES)
 
 
 def main() -> int:
@@ -62,6 +62,12 @@ def _measure(place: Place, names: set[str], rounds: int, quick: bool) -> tuple[l
     if names & set(footprint.NAMES):
         print("footprint", flush=True)
         rows += footprint.measure(place, names, min(rounds, 3))
+    if names & set(workers.NAMES):
+        print("workers and their engine", flush=True)
+        rows += workers.measure(place, names, min(rounds, 3), quick)
+    if names & set(nodes.NAMES):
+        print("nodes: go test", flush=True)
+        rows += nodes.measure(names, min(rounds, 3), quick)
     if names & set(packing.NAMES):
         print("packing", flush=True)
         rows += packing.measure(place, names, min(rounds, 3), quick)

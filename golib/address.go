@@ -1,9 +1,11 @@
 package redox
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +23,7 @@ func errNoPeers(nodes int) error {
 		"its ranks need from shared storage", nodes, peer.TokenLeast)
 }
 
-// staticPeers are the nodes as REDOX_PEERS has them, or nil. Each data set of a program has the next port.
+// staticPeers are the nodes as REDOX_PEERS has them, or nil. Each data set of a program has other ports, a stride on.
 func staticPeers(nodes, ordinal int) ([]peer.Card, error) {
 	if !namesPeers() {
 		return nil, nil
@@ -34,16 +36,45 @@ func staticPeers(nodes, ordinal int) ([]peer.Card, error) {
 	if len(entries) != nodes {
 		return nil, bad("expected " + strconv.Itoa(nodes) + " addresses host:port, one for each node")
 	}
-	cards := make([]peer.Card, nodes)
+	hosts, ports := make([]string, nodes), make([]int, nodes)
 	for node, entry := range entries {
 		host, port, err := net.SplitHostPort(strings.TrimSpace(entry))
 		number, err2 := strconv.ParseUint(port, 10, 16)
-		if err != nil || err2 != nil || host == "" || number == 0 || number+uint64(ordinal) > 65535 {
+		if err != nil || err2 != nil || host == "" || number == 0 {
 			return nil, bad(strconv.Quote(entry) + " is no address host:port")
 		}
-		cards[node] = peer.Card{Node: node, Address: net.JoinHostPort(host, strconv.FormatUint(number+uint64(ordinal), 10))}
+		hosts[node], ports[node] = host, int(number)
+	}
+	cards, stride := make([]peer.Card, nodes), portStride(ports)
+	for node, host := range hosts {
+		port := ports[node] + ordinal*stride
+		if port > maxPort {
+			return nil, bad(fmt.Sprintf("each data set of a program has a port of its own, and for this one node %d's would be %d: "+
+				"choose lower ones", node, port))
+		}
+		cards[node] = peer.Card{Node: node, Address: net.JoinHostPort(host, strconv.Itoa(port))}
 	}
 	return cards, nil
+}
+
+const (
+	maxPort    = 1<<16 - 1
+	portsApart = 64 // data sets of a program of which none gets the port of another node's
+)
+
+// portStride is how far apart the ports of a program's data sets are: 1, or more where nodes share a machine and have
+// ports near each other, so that what one node adds to its port never meets what another does.
+func portStride(ports []int) int {
+	ports = slices.Compact(slices.Sorted(slices.Values(ports)))
+	for stride := 1; ; stride++ {
+		if !slices.ContainsFunc(ports, func(a int) bool {
+			return slices.ContainsFunc(ports, func(b int) bool {
+				return a > b && (a-b)%stride == 0 && (a-b)/stride < portsApart
+			})
+		}) {
+			return stride
+		}
+	}
 }
 
 // identity is what this node proves itself with: certificate files; what a token derives; else a key of its own, whose

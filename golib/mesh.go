@@ -42,7 +42,7 @@ type meshOptions struct {
 	Listen    string `json:"listen"`    // host:port
 	Interface string `json:"interface"` // name or address
 	Reach     string `json:"reach"`     // a host that the other nodes reach this one from alike: where they meet
-	Ordinal   int    `json:"ordinal"`   // of the program's meshes: added to the ports in REDOX_PEERS
+	Ordinal   int    `json:"ordinal"`   // of the program's meshes: each has other ports than those in REDOX_PEERS
 }
 
 // exchanges says whether nodes send each other samples. In stored order each reads what its ranks need.

@@ -139,7 +139,7 @@ redox_status redox_loader_close(redox_loader loader);
  * than one node finds the others by itself where the environment names them (REDOX_PEERS, see docs/capi.md), or uses a
  * mesh (option "mesh"), which is made before it: each node listens, publishes its card by any means that only the job
  * can write to, and gets the cards of all nodes. Options: those of the loaders, and "listen" (host:port), "interface"
- * (name or address), "reach" (a host in whose direction to listen), "ordinal" (added to the ports of REDOX_PEERS). */
+ * (name or address), "reach" (a host in whose direction to listen), "ordinal" (how manyth ports from REDOX_PEERS on). */
 redox_status redox_mesh_new(redox_dataset ds, const char *options_json, redox_mesh *out);
 /* How the others reach this node, and the key that it will prove: JSON. "static": true where the environment names all
  * nodes, so that no card has to go anywhere. */

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
+
+from harness import tree
 
 
 def timed(
@@ -32,7 +35,7 @@ def timed(
             first = first or now - start
             if begun is None:
                 if warm and now - start >= warm:
-                    begun, cpu = now, _cpu()
+                    cpu, begun = _cpu(), time.perf_counter()
                 continue
             samples += count(batch)
             if now - begun >= seconds:
@@ -43,7 +46,7 @@ def timed(
                     "samples": samples,
                 }
         if begun is None and not warm:
-            begun, cpu = time.perf_counter(), _cpu()
+            cpu, begun = _cpu(), time.perf_counter()
 
 
 def length(batch: Any) -> int:
@@ -52,7 +55,9 @@ def length(batch: Any) -> int:
 
 
 def _cpu() -> float:
-    """Return the processor time of this process, all threads."""
+    """Return the processor time of this process and those that it has started, workers and engines."""
+    if tree.VARIABLE in os.environ:
+        return tree.cpu(os.environ[tree.VARIABLE])
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, Any
 
+from harness import tree
 from harness.machine import ROOT
 
 ENOUGH = 10 << 30  # bytes that the data of all rows take
@@ -43,6 +45,7 @@ class Place:
 
     def __init__(self, hot: Path | None, disk: Path | None) -> None:
         self._parents = hot or hot_folder(), disk or Path(tempfile.gettempdir())
+        self._numbers = count()  # of children: all processes of one carry its name
         self._children: set[subprocess.Popen[str]] = set()
         self._errors: dict[subprocess.Popen[str], IO[str]] = {}
         self.interrupted = False  # by a signal, even where what it broke off raised something else than its exception
@@ -78,7 +81,7 @@ class Place:
 
     def child(self, way: str, python: Path | None = None, **what: Any) -> dict[str, Any]:
         """Run a way of `child.py` in a fresh process and return what it found."""
-        return self._json(self._way(way, python, what))
+        return self._json(self._way(way, python, what), {tree.VARIABLE: f"child-{os.getpid()}-{next(self._numbers)}"})
 
     def start(
         self, way: str, python: Path | None = None, env: dict[str, str] | None = None, **what: Any
@@ -135,10 +138,10 @@ class Place:
     def _way(way: str, python: Path | None, what: dict[str, Any]) -> list[str]:
         return [str(python or sys.executable), "-m", "harness.child", way, json.dumps(what)]
 
-    def _json(self, command: list[str]) -> dict[str, Any]:
+    def _json(self, command: list[str], env: dict[str, str] | None = None) -> dict[str, Any]:
         """Return the last line of a command's output, read as JSON. The child ends with us."""
         try:
-            return self.result(self.begin(command), HOURS)
+            return self.result(self.begin(command, env), HOURS)
         except MeasureError as error:
             raise MeasureError(f"{Path(command[0]).name} {' '.join(command[2:4])}: {error}") from None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.child import length, timed
-from harness.data import SMALL, random_rows
+from harness.data import Shape, random_rows
 from harness.machine import ROOT
 
 ENVIRONMENTS = ROOT / ".bench-venv"
@@ -64,6 +64,7 @@ RIVALS = (
 )
 TITLES = {rival.title: rival for rival in RIVALS}
 TARGETS = ("Streaming", "LitData", "WebDataset")  # in the table of targets
+WITH_WORKERS = ("memmap", "files", *TARGETS, "Grain", "HF-iterable")  # in its rows of worker processes
 
 
 @cache
@@ -101,16 +102,17 @@ def _run(command: list[str]) -> None:
 # ---- in the rivals' process, for the table of targets -------------------------------------------------------------
 
 
-def write(peer: str, path: str, samples: int) -> dict[str, Any]:
-    """Write the small samples in a rival's format."""
+def write(peer: str, path: str, shape: dict[str, Any], samples: int) -> dict[str, Any]:
+    """Write samples in a rival's format."""
     adapter = import_module(f"peers.{peer}_peer")
-    adapter.write(Path(path), enumerate(random_rows(SMALL, samples)), SMALL)
-    return {"version": version(adapter.PACKAGE)}
+    it = Shape(**shape)
+    adapter.write(Path(path), enumerate(random_rows(it, samples)), it)
+    return {"version": version(adapter.PACKAGE) if adapter.PACKAGE else ""}
 
 
-def load(peer: str, path: str, workers: int, seconds: float) -> dict[str, Any]:
+def load(peer: str, path: str, shape: dict[str, Any], workers: int, seconds: float) -> dict[str, Any]:
     """Load them in batches."""
     adapter = import_module(f"peers.{peer}_peer")
     with tempfile.TemporaryDirectory() as cached:
-        loader = adapter.load(Path(path), SMALL, workers, Path(cached))
+        loader = adapter.load(Path(path), Shape(**shape), workers, Path(cached))
         return timed(lambda: loader, length, seconds / 2, seconds)

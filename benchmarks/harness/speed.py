@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -11,11 +12,15 @@ from typing import Any
 from harness import rivals
 from harness.data import DATA_BYTES, LARGE, SMALL, Shape, write_files, write_flat, write_redox
 from harness.place import MeasureError, Place
+from harness.rivals import TITLES
 from harness.table import Row, compare, skipped
 
 TENTH = DATA_BYTES // 10
 EVERYTHING = DATA_BYTES * 3 // 2  # the data, batches, tables
 WORKERS = (0, 2)
+# Ways of rivals that their adapters load: all but two carry their titles, as `files` and `memmap` are other ways here.
+PEERS = {{"memmap": "gather", "files": "peer-files"}.get(title, title): title for title in rivals.WITH_WORKERS}
+BUSY_US = 200  # of pure computing for each sample, in the rows of transforms
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,27 @@ def _small() -> list[Comparison]:
     return rows
 
 
+def _with_workers() -> list[Comparison]:
+    """The rows of worker processes, through each of two loaders: against the best of all others, against its own."""
+    rows = []
+    for shape, bound in ((SMALL, 6), (LARGE, 4)):
+        others = tuple(
+            f"{name}2" for name in PEERS if not TITLES[PEERS[name]].shapes or shape.name in TITLES[PEERS[name]].shapes
+        )
+        for suffix, mine, alone in (("", "redox2", "redox0"), ("-torch", "torch2", "samplewise")):
+            name = f"{shape.name}-workers{suffix}"
+            rows.append(Comparison(name, shape, mine, others, "best of all, 2 workers", bound))
+            rows.append(Comparison(f"{name}-own", shape, mine, (alone,), "own rate without workers", 0.5))
+    for suffix, mine in (("", "redox-busy2"), ("-torch", "torch-busy2")):
+        rows.append(
+            Comparison(f"transform-overhead{suffix}", SMALL, mine, ("pool2",), "multiprocessing.Pool(2)", 1 / 1.05)
+        )
+    return rows
+
+
 COMPARISONS = [
     *_small(),
+    *_with_workers(),
     Comparison("110KB-tenth", LARGE, "tenth", ("limits.chunks",), "C: pread chunks + gather", 0.8),
     Comparison("110KB-resident", LARGE, "resident", ("limits.gather",), "C: gather", 0.8),
     Comparison("110KB-files", LARGE, "tenth", ("files0", "files2"), "DataLoader over files", 1.5),
@@ -91,7 +115,7 @@ class Rates:
 
     def _measure(self, way: str) -> dict[str, Any]:
         name, workers = (way[:-1], int(way[-1])) if way[-1].isdigit() else (way, 0)
-        if name in rivals.TARGETS:
+        if name in PEERS:
             return self._rival(name, workers)
         return self._own(name, workers)
 
@@ -105,30 +129,44 @@ class Rates:
                 "harness.ways.files", root=self._data("files", write_files), samples=self._samples, batch=shape.batch,
                 tensors=shape.kind != "bytes", workers=workers, seconds=seconds,
             )  # fmt: skip
+        if name == "pool":
+            return child(
+                "harness.ways.pool", turns=self._turns(), batch=shape.batch, workers=workers, seconds=3 * seconds
+            )
         path = self._data("redox", write_redox)
         limit = EVERYTHING if name == "resident" else TENTH
         what: dict[str, Any] = {"path": path, "batch": shape.batch, "memory_limit": limit, "seconds": seconds}
         if name not in self.windows:
             self.windows[name] = fitting_window(self._place, path, shape.batch, limit)
         what["window"] = self.windows[name]
+        kind, _, busy = name.partition("-")
+        if kind in ("redox", "torch"):
+            turns = self._turns() if busy else 0
+            what["seconds"] = 3 * seconds if busy else seconds
+            return child("harness.ways.loader", kind=kind, workers=workers, turns=turns, **what)
         if name == "samplewise":
             return child("harness.ways.samplewise", **what)
         return child("harness.ways.batched", **what)
 
     def _rival(self, name: str, workers: int) -> dict[str, Any]:
-        key = f"rival {name}"
+        title, key = PEERS[name], f"rival {name}"
+        python, what = rivals.install(title), {"peer": TITLES[title].peer, "shape": asdict(self._shape)}
         if key not in self._made:
-            python = rivals.install(name)
-            path = str(self._place.hot / name)
-            peer = rivals.TITLES[name].peer
-            written = self._place.child("harness.rivals.write", python, peer=peer, path=path, samples=self._samples)
-            self.versions[name] = written["version"]
-            self._made[key] = python, path
-        python, path = self._made[key]
+            path = str(self._place.hot / f"{self._shape.name}.{name}")
+            written = self._place.child("harness.rivals.write", python, path=path, samples=self._samples, **what)
+            if written["version"]:
+                self.versions[title] = written["version"]
+            self._made[key] = path
         return self._place.child(
-            "harness.rivals.load", python, peer=rivals.TITLES[name].peer, path=path, workers=workers,
-            seconds=self._seconds,
-        )  # fmt: skip
+            "harness.rivals.load", python, path=self._made[key], workers=workers, seconds=self._seconds, **what
+        )
+
+    def _turns(self) -> int:
+        """Return how often the transform turns to take BUSY_US."""
+        if "turns" not in self._made:
+            self._made["turns"] = self._place.child("harness.ways.calibrated", us=BUSY_US)["turns"]
+        turns: int = self._made["turns"]
+        return turns
 
     def _data(self, name: str, write: Callable[[Shape, Path, int], None]) -> str:
         if name not in self._made:
@@ -138,9 +176,17 @@ class Rates:
         made: str = self._made[name]
         return made
 
+    def clear(self) -> None:
+        """Remove the data: that of all shapes together may be more than memory holds."""
+        for path in self._place.hot.glob(f"{self._shape.name}.*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+
 
 def _order(way: str) -> tuple[int, str]:
-    first = ("tenth", "resident", "samplewise", "memmap")
+    first = ("tenth", "resident", "samplewise", "memmap", "redox0", "redox2", "torch2")
     return (first.index(way) if way in first else len(first), way)
 
 
@@ -171,20 +217,26 @@ def measure(place: Place, comparisons: list[Comparison], rounds: int, quick: boo
             found.append(rates.round(ways))
         rows += [_row(row, found, rates) for row in chosen]
         versions |= rates.versions
+        rates.clear()
     return rows, versions
 
 
 def _row(row: Comparison, rounds: list[dict[str, float]], rates: Rates) -> Row:
-    pairs, of_cpu = [], []
+    pairs, of_cpu, chosen = [], [], []
     for found in rounds:
         others = [way for way in row.others if way in found]
         if row.mine in found and others:
             best = max(others, key=lambda way: found[way])
             pairs.append((found[row.mine], found[best]))
-            if not best.endswith(tuple("123456789")):  # what worker processes used is not known
+            chosen.append(best)
+            if f"{best}_cpu" in found:
                 of_cpu.append(found[f"{row.mine}_cpu"] / found[f"{best}_cpu"])
     if not pairs:
         return skipped(row.name, f">= {row.bound:g} x", rates.why((row.mine, *row.others)))
     window = rates.windows.get(row.mine)
-    note = f"window {window}" if window else ""
-    return compare(row.name, pairs, "samples/s", row.against, row.bound, note, of_cpu)
+    words = [f"window {window}"] if window else []
+    if len(row.others) > len(WORKERS):
+        words.append(f"the best is {max(set(chosen), key=chosen.count)}")
+        missing = [way for way in row.others if all(way not in found for found in rounds)]
+        words += [f"not measured: {', '.join(missing)}"] if missing else []
+    return compare(row.name, pairs, "samples/s", row.against, row.bound, "; ".join(words), of_cpu)

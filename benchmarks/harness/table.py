@@ -82,6 +82,14 @@ def absolute(name: str, values: list[float], unit: str, target: str, at_most: fl
     )  # fmt: skip
 
 
+def at_least(name: str, values: list[float], unit: str, bound: float, note: str = "") -> Row:
+    """Return the row of a value that must reach a bound."""
+    return Row(
+        name, median(values), unit, f">= {bound:g}", bound, spread=(min(values), max(values)), note=note,
+        rounds=[{"measured": value} for value in values],
+    )  # fmt: skip
+
+
 def skipped(name: str, target: str, why: str) -> Row:
     """Return the row of what could not be measured here."""
     return Row(name, None, "", target, 0, note=why)

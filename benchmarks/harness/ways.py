@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -39,6 +43,56 @@ def samplewise(path: str, batch: int, memory_limit: int, window: int | None, sec
     ds = redox.RedoxDataset(path, batch_size=batch, memory_limit=memory_limit, window=window)
     loader = DataLoader(ds, batch_size=batch)
     return timed(lambda: loader, length, 0, seconds) | _counters(ds)
+
+
+def loader(
+    kind: str, path: str, batch: int, memory_limit: int, window: int | None, workers: int, turns: int, seconds: float
+) -> dict[str, Any]:
+    """`redox.DataLoader`, or torch's own over the same data set; with a transform where `turns` are given."""
+    import redox
+
+    transform = partial(_transformed, turns) if turns else None
+    ds = redox.RedoxDataset(path, batch_size=batch, memory_limit=memory_limit, window=window, transform=transform)
+    how: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
+    made = redox.DataLoader(ds, **how) if kind == "redox" else DataLoader(ds, batch_size=batch, **how)
+    # An epoch with a transform takes minutes.
+    return timed(lambda: made, length, seconds / 3 if turns else 0, seconds)
+
+
+def busy(turns: int) -> int:
+    """Compute, as decoding in Python does; release nothing. Turns, not time: who waits for a core does none."""
+    value = 1
+    for turn in range(turns):
+        value = (value * 1103515245 + turn) & 0x7FFFFFFF
+    return value
+
+
+def calibrated(us: float) -> dict[str, int]:
+    """How many turns take so many microseconds where nothing disturbs."""
+    turns, best = 1000, float("inf")
+    for _ in range(500):
+        begin = time.process_time()
+        busy(turns)
+        best = min(best, time.process_time() - begin)
+    return {"turns": round(turns * us / (1e6 * best))}
+
+
+def _transformed(turns: int, sample: Any) -> Any:
+    busy(turns)
+    return sample
+
+
+def _many(samples: int, turns: int) -> int:
+    for _ in range(samples):
+        busy(turns)
+    return samples
+
+
+def pool(turns: int, batch: int, workers: int, seconds: float) -> dict[str, Any]:
+    """The same transform in a bare pool of processes, which moves nothing but a number for each batch."""
+    with multiprocessing.Pool(workers) as processes:
+        done = processes.imap_unordered(partial(_many, batch), repeat(turns, 1 << 14))
+        return timed(lambda: done, int, seconds / 3, seconds)
 
 
 def _counters(ds: Any) -> dict[str, Any]:

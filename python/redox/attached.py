@@ -103,14 +103,19 @@ class AttachedSession(Session):
                 raise
             return
 
+        asked = False
+
         def meet(cards: bytes, wait_s: float) -> None:
+            nonlocal asked
+            asked = True  # with this message the turn is given back, whatever comes of it
             body = wire.WAIT.pack(int(wait_s * 1000)) + cards
             connection.request(wire.MEET, body, expect=wire.DONE, timeout_s=wait_s + _PATIENCE_S)
 
         try:
             self.meeting.hold(card, meet, self.options.timeout)
         except Exception as error:
-            self._could_not(connection, error)
+            if not asked:
+                self._could_not(connection, error)
             raise
 
     def _could_not(self, connection: Connection, error: Exception) -> None:

@@ -254,7 +254,7 @@ class Dataset:
         seed: int = 0,
         batch_size: int,
         world_size: int = 1,
-        nodes: int = 1,
+        nodes: int | Sequence[int] = 1,
         window: int | None = None,
         partitions: int = 64,
         exchange: str | float = "local",
@@ -272,7 +272,7 @@ class Dataset:
             seed: `shuffle_seed` of the run.
             batch_size: Of one rank.
             world_size: Number of ranks.
-            nodes: Number of machines.
+            nodes: Number of machines, or how many ranks each has.
             window: As in the run, like all that follow; see `redox.RedoxDataset`.
 
         Returns:
@@ -285,9 +285,7 @@ class Dataset:
             window=window, partitions=partitions, exchange=exchange, keep=keep, pad=pad,
             subset=Subset.parse(subset, len(self)),
         )  # fmt: skip
-        native = options.native(
-            World(0, whole("world_size", world_size, 1, 1 << 20), whole("nodes", nodes, 1, 1 << 20))
-        )
+        native = options.native(World.of(0, whole("world_size", world_size, 1, 1 << 20), nodes))
         wanted = {name: native[name] for name in native if name in _PLAN}
         wanted["epoch"] = whole("epoch", epoch, 0, (1 << 63) - 1)
         held = None

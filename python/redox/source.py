@@ -152,8 +152,11 @@ class Source:
         return self._session
 
     def _new_session(self, crew: Crew) -> Session:
-        if not crew.working and self.world.ranks_here == 1 and not inherited():
-            return Session(self._facts, self._options, self.world, self._meeting(engine=False))
+        world = self.world
+        # An engine process and a process that loads by itself look for the other nodes' likes: all nodes do the same.
+        most = world.ranks_here if self._meeting(engine=False) is None else max(world.ranks)
+        if not crew.working and most == 1 and not inherited():
+            return Session(self._facts, self._options, world, self._meeting(engine=False))
         return self._attached(crew, self._engine())
 
     def _attached(self, crew: Crew, name: bytes) -> AttachedSession:

@@ -50,6 +50,8 @@ try:
             if len(got[-1]) == stop:
                 break
     told = {"got": got, "stats": ds.stats(), "state": loader.state_dict()}
+    if "beside" in options:
+        told["beside"] = sum(1 for _ in redox.RedoxDataset(options["beside"], **plan))
 except BaseException as error:
     told = {"error": type(error).__name__, "bases": [c.__name__ for c in type(error).__mro__], "message": str(error)}
     traceback.print_exc()
@@ -146,7 +148,7 @@ class Plain:
             return 0
 
 
-def planned(path: str, ranks: int, nodes: int, epoch: int = 0, **options: Any) -> list[list[list[int]]]:
+def planned(path: str, ranks: int, nodes: int | list[int], epoch: int = 0, **options: Any) -> list[list[list[int]]]:
     """The batches of each rank in an epoch, as the plan has them."""
     with redox.open(path) as data:
         steps = -(-len(data) // (BATCH * ranks))

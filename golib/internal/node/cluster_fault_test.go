@@ -74,7 +74,9 @@ func TestNodesThatFail(t *testing.T) {
 					event.Wait()
 					c.checkMemory()
 					for rank := range 2 {
-						if _, s := c.runs[rank].Stats(); s.WaitPeer > f.waits {
+						_, s := c.runs[rank].Stats()
+						measured(t, "waits/"+strings.ReplaceAll(name, " ", "-"), s.WaitPeer.Seconds(), "s")
+						if s.WaitPeer > f.waits {
 							t.Errorf("rank %d waited %v for peers; %d samples were late, %d read instead", rank, s.WaitPeer, s.PeerLate, s.PeerFallback)
 						}
 					}

@@ -1,12 +1,14 @@
 package node
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redox-loader/redox/golib/internal/peer/peertest"
 	"github.com/redox-loader/redox/golib/internal/plan"
 )
 
@@ -131,27 +133,36 @@ func TestSlowerNodesAreServedAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestEpochsFollowAtOnce: the first batch of an epoch is there a moment after the last one of the epoch before.
+// TestEpochsFollowAtOnce: the first batch of an epoch is there a moment after the last one of the epoch before, over
+// the real protocol with 5 ms between the nodes, too.
 func TestEpochsFollowAtOnce(t *testing.T) {
 	d := write(t, fixedShape(t, 3000, 20, 100))
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, d, faultSetup(t, d, 1, 1, 1))
-		var all sync.WaitGroup
-		for rank := range c.runs {
-			all.Go(func() {
-				c.rankEpoch(rank, 0, 0)
-				begin := time.Now()
-				if _, err := c.train(rank, 1, 0, 1); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(begin) - 10*time.Millisecond; took > 20*time.Millisecond { // without the trainer's own
-					t.Errorf("rank %d: %v", rank, took)
-				}
-			})
-		}
-		all.Wait()
-		c.close()
-	})
+	for _, real := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := faultSetup(t, d, 1, 1, 1)
+			if real {
+				s.real = peertest.NewNetwork(1, peertest.Link{Delay: 5 * time.Millisecond})
+			}
+			c := newCluster(t, d, s)
+			var all sync.WaitGroup
+			for rank := range c.runs {
+				all.Go(func() {
+					c.rankEpoch(rank, 0, 0)
+					begin := time.Now()
+					if _, err := c.train(rank, 1, 0, 1); err != nil {
+						t.Error(err)
+					}
+					took := time.Since(begin) - 10*time.Millisecond // without the trainer's own
+					measured(t, fmt.Sprintf("boundary/quic=%v", real), 1e3*took.Seconds(), "ms")
+					if took > 20*time.Millisecond {
+						t.Errorf("over QUIC %v, rank %d: %v", real, rank, took)
+					}
+				})
+			}
+			all.Wait()
+			c.close()
+		})
+	}
 }
 
 // TestAnotherRunGetsItsShare: memory that only unsent samples hold goes to a run that comes later, though the node that

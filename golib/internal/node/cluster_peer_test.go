@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,9 @@ func TestOverQUIC(t *testing.T) {
 						chunks, singles := c.reads()
 						if all := int64(len(d.index.Entries)); epoch == 0 && chunks != all || chunks > all || loss == 0 && singles > 0 {
 							t.Errorf("epoch %d: %d chunks read of %d, %d samples by themselves", epoch, chunks, all, singles)
+						}
+						if epoch == 0 {
+							measured(t, fmt.Sprintf("reads/nodes=%d", len(nodes)), float64(chunks+singles)/float64(len(d.index.Entries)), "reads/chunk")
 						}
 					}
 					t.Logf("%+v", c.peers())
@@ -75,8 +79,14 @@ func TestFaultsOverQUIC(t *testing.T) {
 					})
 					c.epoch(0, 0)
 					event.Wait()
+					most := 150 * time.Millisecond
+					if name == "slow" {
+						most = 5 * time.Second
+					}
 					for rank := range 2 {
-						if _, s := c.runs[rank].Stats(); s.WaitPeer > 150*time.Millisecond && name != "slow" {
+						_, s := c.runs[rank].Stats()
+						measured(t, "waits/"+strings.ReplaceAll(name, " ", "-")+"-quic", s.WaitPeer.Seconds(), "s")
+						if s.WaitPeer > most {
 							t.Errorf("rank %d waited %v for peers", rank, s.WaitPeer)
 						}
 					}

@@ -306,4 +306,10 @@ func (d *dataset) nextEither(t testing.TB, r *Run, direct bool) (numbers []int64
 	return d.next(t, r, true)
 }
 
+// measured reports a quantity that benchmarks/targets.py puts into its table; all times of cluster tests are virtual.
+func measured(t testing.TB, name string, value float64, unit string) {
+	t.Helper()
+	t.Logf("measured %s %g %s", name, value, unit)
+}
+
 func ended(err error) bool { return err != nil && fault.KindOf(err) == fault.EndOfEpoch }

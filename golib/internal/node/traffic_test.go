@@ -56,6 +56,12 @@ func TestTraffic(t *testing.T) {
 					structural := math.Mod(s, p) * (math.Ceil(s/p)/s - 1/p)
 					t.Logf("%.4f of the samples crossed, %.4f structural; %d bytes in the middle; %d late, %d read instead", share, structural,
 						middle, all.PeerLate, all.PeerFallback)
+					kind := fmt.Sprintf("traffic/%s/nodes=%d/", map[plan.ExchangeMode]string{plan.Local: "local", plan.Uniform: "uniform"}[mode], nodes)
+					measured(t, kind+"share", 100*share, "%")
+					measured(t, kind+"structural", 100*structural, "%")
+					measured(t, kind+"middle", float64(middle), "bytes")
+					// The paper's bound: what crosses where the samples of a batch lie on nodes at random and are moved to even it out.
+					measured(t, kind+"paper", 100*math.Sqrt((1-1/p)/(2*math.Pi*float64(w.BatchSize))), "%")
 					switch {
 					case mode == plan.Uniform && math.Abs(share-(p-1)/p) > 0.01:
 						t.Errorf("uniform: %.4f crossed", share)
@@ -88,6 +94,7 @@ func TestSamplesAreThereBeforeTheyAreAskedFor(t *testing.T) {
 				c.epoch(0, 0)
 				s := c.peers()
 				t.Logf("%v, %d nodes: %d of %d late", mode, nodes, s.PeerLate, s.PeerSamples)
+				measured(t, fmt.Sprintf("resident/%d/nodes=%d", mode, nodes), 100*(1-float64(s.PeerLate)/float64(s.PeerSamples)), "%")
 				if s.PeerSamples < 100 || s.PeerLate*100 > 3*s.PeerSamples {
 					t.Errorf("%d of %d samples were late", s.PeerLate, s.PeerSamples)
 				}

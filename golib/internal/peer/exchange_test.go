@@ -2,12 +2,15 @@ package peer_test
 
 import (
 	"fmt"
+	"hash/crc32"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redox-loader/redox/golib/internal/exchange"
+	"github.com/redox-loader/redox/golib/internal/peer"
 	"github.com/redox-loader/redox/golib/internal/peer/peertest"
 )
 
@@ -63,6 +66,66 @@ func TestAllSamplesArrive(t *testing.T) {
 						}
 					}
 					t.Logf("%v", time.Since(start))
+				}
+				c.close()
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// TestReceiverHoldsItsCreditOnly: however many nodes have samples ready, what has come and was not taken yet is never
+// more than the credit, and so is the memory that is mapped for it.
+func TestReceiverHoldsItsCreditOnly(t *testing.T) {
+	const credit, largest = 16, 110 << 10
+	samples := 400
+	if raceEnabled {
+		samples = 100
+	}
+	for _, nodes := range []int{2, 4, 8} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJob(1, slices.Repeat([]int{1}, nodes), 0, largest)
+				c := newCluster(t, j, peertest.NewNetwork(1, peertest.Link{Delay: time.Millisecond / 2}))
+				lanes := make([]exchange.Lane, nodes)
+				for node := range lanes {
+					var err error
+					if lanes[node], err = c.meshes[node].Open(exchange.Config{Rank: node, Ranks: j.ranks, Credit: credit, Largest: largest,
+						Notify: func() {}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				owner := func(n int) int { return 1 + n%(nodes-1) }
+				data := make([]byte, largest)
+				sum := crc32.Checksum(data, castagnoli)
+				for n := range samples {
+					lanes[owner(n)].Send(exchange.Outgoing{To: 0, Ordinal: uint64(n), Position: int64(n), Done: func(bool) {},
+						Sample: exchange.Sample{Data: data, CRC: sum}})
+				}
+				peak := int64(0)
+				for n, expected := 0, 0; n < samples; n++ {
+					for ; expected < min(n+credit, samples); expected++ {
+						lanes[0].Expect(int64(expected), owner(expected))
+					}
+					time.Sleep(20 * time.Millisecond) // all that is credited comes
+					held := int64(-n * largest)
+					for _, s := range c.meshes[0].Stats() {
+						held += s.BytesIn
+					}
+					peak = max(peak, held)
+					if _, status := lanes[0].Look(uint64(n)); status != exchange.Here {
+						t.Fatalf("sample %d is in status %d", n, status)
+					}
+					lanes[0].Done(uint64(n) + 1)
+				}
+				mapped := peer.RingBytes(lanes[0])
+				t.Logf("measured receiver/nodes=%d/held %g of-credit", nodes, float64(peak)/(credit*largest))
+				t.Logf("measured receiver/nodes=%d/mapped %g of-credit", nodes, float64(mapped)/(credit*largest))
+				if peak < credit*largest/2 || peak > credit*largest || mapped > credit*largest {
+					t.Errorf("up to %d bytes were held, %d are mapped, for a credit of %d", peak, mapped, credit*largest)
+				}
+				for _, l := range lanes {
+					l.Close()
 				}
 				c.close()
 				time.Sleep(time.Minute)

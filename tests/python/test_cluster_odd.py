@@ -1,0 +1,82 @@
+"""Several nodes, in shapes that are not the usual ones."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redox
+from test_cluster import BATCH, environment, free_port, planned, script, told
+
+pytest.importorskip("torch")
+
+
+def plain(folder: Path, path: str, ranks: list[int], peers: str, **options: Any) -> list[dict[str, Any]]:
+    """Run the script with so many ranks on each node; returns what each rank told."""
+    program, size = script(folder), sum(ranks)
+    places = [(node, local) for node, count in enumerate(ranks) for local in range(count)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, program, path, str(folder), json.dumps(options)],
+            env=environment(
+                RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(local), LOCAL_WORLD_SIZE=str(ranks[node]),
+                GROUP_RANK=str(node), REDOX_PEERS=peers, REDOX_TOKEN="a token for this test",
+            ),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank, (node, local) in enumerate(places)
+    ]  # fmt: skip
+    try:
+        output = "\n".join(process.communicate(timeout=120)[0] for process in processes)
+    finally:
+        for process in processes:
+            process.kill()
+    return told(folder, size, output)
+
+
+def free_ports() -> int:
+    """Return the first of several ports side by side that are probably free."""
+    while (first := free_port(socket.SOCK_DGRAM)) > 65000:
+        pass
+    return first
+
+
+def test_one_rank_beside_several(pack: Any, tmp_path: Path) -> None:
+    path, ranks = pack(900), [2, 1]  # the second node could load without an engine, the first one could not
+    peers = f"127.0.0.1:{free_port(socket.SOCK_DGRAM)},127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
+    every = plain(tmp_path, path, ranks, peers, all={"nodes": ranks})
+    assert [rank.get("got") for rank in every] == [
+        [batches] for batches in planned(path, 3, ranks, exchange="uniform")
+    ], every
+    assert sum(rank["stats"]["total"]["peer_bytes_in"] for rank in every) > 0
+
+
+def test_two_data_sets_on_neighbouring_ports(pack: Any, tmp_path: Path) -> None:
+    first = free_ports()
+    peers = ",".join(f"127.0.0.1:{first + node}" for node in range(3))
+    for rank in plain(tmp_path, pack(900), [1, 1, 1], peers, beside=pack(331)):
+        assert "error" not in rank, rank
+        assert rank["beside"] == 111  # with two that pad
+
+
+def test_workers_learn_why_their_engine_is_refused(pack: Any, tmp_path: Path) -> None:
+    peers = f"127.0.0.1:{free_port(socket.SOCK_DGRAM)},127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
+    options = {"0": {"shuffle_seed": 1}, "1": {"shuffle_seed": 2}}
+    for rank in plain(tmp_path, pack(), [1, 1], peers, workers=1, **options):
+        assert rank["error"] == "ValueError", rank
+        assert "plan" in rank["message"]
+
+
+def test_a_plan_with_ranks_of_each_node(pack: Any) -> None:
+    with redox.open(pack(900)) as data:
+        options = {"batch_size": BATCH, "world_size": 3}
+        batch = data.batch_indices(2, nodes=[1, 2], **options)
+        assert sorted(batch.ravel()) == sorted(data.batch_indices(2, nodes=2, **options).ravel())
+        assert (batch != data.batch_indices(2, nodes=[2, 1], **options)).any()
+        with pytest.raises(ValueError, match="nodes=\\[1, 1\\]"):
+            data.batch_indices(2, nodes=[1, 1], **options)
