@@ -49,23 +49,26 @@ def measure(names: set[str], rounds: int, quick: bool) -> list[Row]:
         if not here:
             continue
         try:
-            found = measurements(package, "|".join(dict.fromkeys(it.tests for it in here)))
+            found, broken = measurements(package, "|".join(dict.fromkeys(it.tests for it in here)))
         except MeasureError as error:
             rows += [skipped(it.name, "", str(error)) for it in here]
             continue
         for it in here:
             try:
-                rows.append(it.row(it.name, found))
+                row = it.row(it.name, found)
+                failed = sorted(broken & set(it.tests.split("|")))
+                row.note += f"; {' and '.join(failed)} failed" if failed else ""
+                rows.append(row)
             except MeasureError as error:
                 rows.append(skipped(it.name, "", str(error)))
     return rows
 
 
-def measurements(package: str, tests: str) -> Found:
-    """Run tests of the core and return what they say they measured, lines `measured NAME VALUE UNIT`.
+def measurements(package: str, tests: str) -> tuple[Found, set[str]]:
+    """Run tests of the core; return what they say they measured, `measured NAME VALUE UNIT`, and which failed.
 
-    A test whose bound does not hold has still measured: its row shows by how much. So a failure counts only where
-    nothing was said.
+    A test whose bound does not hold has still measured: its row shows by how much. So a failure ends the measurement
+    only where nothing was said.
     """
     output, failed = go_test("-count", "1", "-v", "-run", f"^({tests})$", package, fails=True)
     found: Found = {}
@@ -73,7 +76,7 @@ def measurements(package: str, tests: str) -> Found:
         found.setdefault(name, []).append(float(value))
     if not found:
         raise MeasureError(failed or f"the tests {tests} of {package} said nothing")
-    return found
+    return found, set(re.findall(r"^--- FAIL: (\w+)", output, re.MULTILINE))
 
 
 def values(found: Found, pattern: str) -> dict[str, list[float]]:
