@@ -196,7 +196,7 @@ func (p *peer) next(number uint64) (lent, bool) {
 // lent is the batch that a BATCH message gives.
 func (p *peer) lent(body []byte) lent {
 	n, place := binary.LittleEndian.Uint32(body[8:]), binary.LittleEndian.Uint64(body[40:])
-	l := lent{slot: slices.Clone(body[:8]), copy: body[len(body)-8] != 0}
+	l := lent{slot: slices.Clone(body[:8]), copy: body[len(body)-8] == 1}
 	for i := range uint64(n) {
 		l.index = append(l.index, int64(binary.LittleEndian.Uint64(p.arena[place+8*i:])))
 	}
@@ -291,7 +291,7 @@ func TestServedTrainerThatKeepsEverything(t *testing.T) {
 		if kind != msgClaimed {
 			t.Fatalf("CLAIM: %s", body)
 		}
-		if binary.LittleEndian.Uint64(body) != 0 { // it must be copied and given back
+		if binary.LittleEndian.Uint64(body) == 1 { // it must be copied and given back
 			copies++
 			trainer.release(l, -1)
 		}

@@ -68,18 +68,21 @@ class Lease:
         slot: Its slot.
         generation: Of the slot.
         extent: Addresses of its memory.
+        patient: The engine is in no hurry to get it back.
     """
 
     __slots__ = ("__weakref__", "arena", "begin", "connection", "end", "generation", "slot", "tickets")
 
     def __init__(
-        self, connection: Connection, arena: Arena, slot: int, generation: int, extent: tuple[int, int] = (0, 0)
-    ) -> None:
+        self, connection: Connection, arena: Arena, slot: int, generation: int, extent: tuple[int, int] = (0, 0),
+        *, patient: bool = False,
+    ) -> None:  # fmt: skip
         self.connection, self.arena, self.slot, self.generation = connection, arena, slot, generation
         self.begin, self.end = extent
         self.tickets = [0]  # given to other processes, less those taken from them
         # The finaliser keeps connection and mapping until the views are gone.
-        weakref.finalize(self, _give_back, connection, arena, slot, generation, self.tickets).atexit = False
+        end = weakref.finalize(self, _give_back, connection, arena, slot, generation, self.tickets, patient)
+        end.atexit = False
         arena.leases[slot, generation] = self
 
     def view(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -87,8 +90,10 @@ class Lease:
         return np.asarray(_Lent(self, address, shape, dtype))
 
 
-def _give_back(connection: Connection, _arena: Arena, slot: int, generation: int, tickets: list[int]) -> None:
-    connection.release(slot, generation, tickets[0])
+def _give_back(
+    connection: Connection, _arena: Arena, slot: int, generation: int, tickets: list[int], patient: bool
+) -> None:
+    connection.release(slot, generation, tickets[0], patient=patient)
 
 
 class _Lent:
@@ -156,15 +161,16 @@ def columns_of(connection: Connection, arena_of: Any, fields: Sequence[Field], b
     """
     slot, generation, n, flags, number, epoch, step, index = wire.BATCH.unpack_from(body)
     places = [wire.COLUMN.unpack_from(body, wire.BATCH.size + i * wire.COLUMN.size) for i in range(len(fields))]
-    (copy,) = wire.COPY.unpack_from(body, wire.BATCH.size + len(fields) * wire.COLUMN.size)
+    (what,) = wire.KEEPING.unpack_from(body, wire.BATCH.size + len(fields) * wire.COLUMN.size)
     arena: Arena = arena_of(number)
     # The index lies last in a slot.
     first = min([index] + [place[0] for place in places if place[0] != wire.NOWHERE])
-    lease = Lease(connection, arena, slot, generation, (arena.address + first, arena.address + index + 8 * n))
+    extent = arena.address + first, arena.address + index + 8 * n
+    lease = Lease(connection, arena, slot, generation, extent, patient=what == wire.NO_HURRY)
     columns = [_column(lease, field, n, place) for field, place in zip(fields, places, strict=True)]
     numbers = _part(lease, index, (n,), _I64)
     batch = Columns(n, epoch, step, numbers, columns, bool(flags & 1))
-    return (_copied(batch) if copy else batch), lease
+    return (_copied(batch) if what == wire.COPY else batch), lease
 
 
 def _column(lease: Lease, field: Field, n: int, place: tuple[int, ...]) -> Column:

@@ -324,6 +324,7 @@ class AttachedPass:
                 raise
             follow(connection)
             progress.done = True
+            connection.quicken()
             if self._session.crew.working and self._part is not None:
                 _finished.append(self._part)
             self._connection = self._part = None

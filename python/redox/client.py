@@ -3,7 +3,8 @@
 So that it works in any process: in a forked child of a process that has the library, where the library does not.
 
 A `Connection` is used by one process. It carries one request at a time, and beside them RELEASE messages, which
-finalisers send from any thread and at any moment, so they never wait for a lock.
+finalisers send from any thread and at any moment, so they never wait for a lock. Where the engine has slots enough, one
+RELEASE waits for the next request to take it along: to wake the engine for it costs both as much as a request does.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _SUFFIXES = 16
 _ATTEMPTS = 50  # of finding or starting an engine, while others come and go
 _CREDENTIALS = struct.Struct("iII")
 _ANSWER_S = 30.0  # for what the engine answers at once
+_TOGETHER = 1000  # RELEASEs in one packet
 
 _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -50,7 +52,8 @@ class Connection:
         self._lock = threading.Lock()
         self._number = 0
         self._owner = os.getpid()
-        self._unsent: list[bytes] = []
+        self._unsent: list[bytes] = []  # RELEASEs
+        self._prompt = False  # whether no request will come to take them along
         self._buffer = bytearray(wire.MAX)
         self._dead: Exception | None = None
         self.arenas: list[object] = []  # mapped, as long as this connection
@@ -81,8 +84,8 @@ class Connection:
             self._number = (self._number + 1) & 0xFFFFFFFF
             try:
                 self._sock.settimeout(timeout_s)
-                self._release_rest()
-                message = wire.HEAD.pack(kind, wire.VERSION, 0, self._number) + body
+                releases = self._taken()
+                message = b"".join(releases) + wire.HEAD.pack(kind, wire.VERSION, 0, self._number) + body
                 if file is None:
                     self._sock.send(message)
                 else:
@@ -117,31 +120,50 @@ class Connection:
                 slot, generation = wire.CLAIM.unpack_from(body)
                 self.release(slot, generation, 0)
 
-    def release(self, slot: int, generation: int, tickets: int) -> None:
-        """Give a batch back. Never waits, never raises: for finalisers."""
+    def release(self, slot: int, generation: int, tickets: int, *, patient: bool = False) -> None:
+        """Give a batch back. Never waits, never raises: for finalisers.
+
+        Args:
+            slot: Where it lies.
+            generation: Of the slot.
+            tickets: Given to other processes, less those taken from them.
+            patient: The next request may take this along.
+        """
         if self._owner != os.getpid() or self._dead is not None:
             return
         body = wire.RELEASE.pack(slot, generation, tickets)
         self._unsent.append(wire.HEAD.pack(wire.RELEASE_, wire.VERSION, 0, 0) + body)
-        self._release_rest()
+        if self._prompt or not patient or len(self._unsent) > 1:
+            self._release_all()
 
-    def _release_rest(self) -> None:
-        while self._unsent:
+    def _taken(self) -> list[bytes]:
+        """Return RELEASEs that are sent by whoever takes them, as many as fit before another message."""
+        taken: list[bytes] = []
+        with contextlib.suppress(IndexError):  # another thread has taken the last
+            while self._unsent and len(taken) < _TOGETHER:
+                taken.append(self._unsent.pop())
+        return taken
+
+    def _release_all(self) -> None:
+        while releases := self._taken():
             try:
-                message = self._unsent.pop()
-            except IndexError:  # another thread has sent it
-                return
-            try:
-                self._aside.send(message)
+                self._aside.send(b"".join(releases))
             except OSError:  # full: with the next request
-                self._unsent.append(message)
+                self._unsent += releases
                 return
+
+    def quicken(self) -> None:
+        """Send what is given back at once from now on: no request, or none for long, will follow."""
+        self._prompt = True
+        if self.alive:
+            self._release_all()
 
     def say(self, kind: int) -> None:
         """Send a message that has no body and no answer, if that is possible. Never waits: for finalisers.
 
         BYE: this process needs nothing more of the engine than what it holds. LEAVE: the same of the pass.
         """
+        self.quicken()
         if self.alive:
             with contextlib.suppress(OSError):
                 self._aside.send(wire.HEAD.pack(kind, wire.VERSION, 0, 0))
@@ -167,6 +189,8 @@ class Connection:
     def close(self, why: Exception | None = None) -> None:
         """End the connection; requests from now on raise `why`."""
         if self._dead is None:
+            if self.alive:
+                self._release_all()
             self._dead = why or errors.EngineError("the connection to the engine is closed")
             self._sock.close()
             self._aside.close()

@@ -211,7 +211,7 @@ def _claimed(engine: tuple[bytes, int, int, float], where: tuple[int, int, int])
     number, slot, generation = where
     key = (instance, slot, generation)
     lease = _claims.get(key)
-    copy = 0
+    what = wire.NO_HURRY
     if lease is None:
         connection = connection_to(name, rank)
         if connection is None or connection.instance != instance:
@@ -220,11 +220,12 @@ def _claimed(engine: tuple[bytes, int, int, float], where: tuple[int, int, int])
             wire.CLAIM_, wire.CLAIM.pack(slot, generation), expect=wire.CLAIMED_, timeout_s=patience_s
         )
         follow(connection)
-        copy, _, epoch, _ = wire.CLAIMED.unpack_from(body)
+        what, _, epoch, _ = wire.CLAIMED.unpack_from(body)
         if epoch != wire.NO_EPOCH:
             seen[name] = epoch
-        lease = Lease(connection, map_arena(connection, number, patience_s), slot, generation)
-        if not copy:
+        arena = map_arena(connection, number, patience_s)
+        lease = Lease(connection, arena, slot, generation, patient=what == wire.NO_HURRY)
+        if what != wire.COPY:
             _claims[key] = lease
     lease.tickets[0] -= 1
-    return lease, bool(copy)
+    return lease, what == wire.COPY

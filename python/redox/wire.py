@@ -27,8 +27,8 @@ WELCOMED = Struct("<QQ")  # pid of the engine, instance
 BEGAN = Struct("<QQQQQ")  # epoch, start, batches, arena, its size
 BATCH = Struct("<IIIIQQQQ")  # slot, generation, samples, flags; arena, epoch, step, place of the index
 COLUMN = Struct("<QQQQQQ")  # places of data, bytes of data, places of offsets, shape, validity, dimensions
-COPY = Struct("<Q")  # behind the columns: 1: copy and give back at once
-CLAIMED = Struct("<QQQQ")  # copy, arena, epoch, step
+KEEPING = Struct("<Q")  # behind the columns: COPY, NO_HURRY or 0
+CLAIMED = Struct("<QQQQ")  # keeping, arena, epoch, step
 MAPPED = Struct("<QQ")  # arena, its size
 ALLOCATED = Struct("<IIQQ")  # slot, generation, arena, place
 
@@ -36,6 +36,9 @@ NOWHERE = (1 << 64) - 1  # the place of what a column lacks
 NO_EPOCH = (1 << 64) - 1  # the epoch of samples that were read by number
 COULD_NOT = (1 << 64) - 1  # a client has not got the cards
 NO_BASE = (1 << 64) - 1  # the base seed of a pass that a trainer makes itself
+
+# Keeping a batch: copy it and give it back at once; or its RELEASE may wait for the next request.
+COPY, NO_HURRY = 1, 2
 
 # Requests; RELEASE_, BYE and LEAVE have no answer.
 HELLO, BEGIN_, NEXT_, CLAIM_, RELEASE_, MEMORY_, SET, CHECK, STATUS, ORIGIN, BYE, LEAVE, ALLOCATE = range(1, 14)

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -74,7 +75,12 @@ func (s *Server) serve(conn *net.UnixConn) {
 		if err != nil || flags&unix.MSG_TRUNC != 0 {
 			return
 		}
-		m, err := parse(buf[:n])
+		packet := buf[:n]
+		for len(packet) > releaseSize && kind(packet[0]) == release && packet[1] == version {
+			c.handle(message{kind: release, body: packet[headSize:releaseSize]}, nil)
+			packet = packet[releaseSize:]
+		}
+		m, err := parse(packet)
 		switch {
 		case err != nil:
 			c.send(m.number, answer{kind: failed, body: encodeError(err)})
@@ -93,11 +99,27 @@ func (s *Server) serve(conn *net.UnixConn) {
 				c.pass.leave(c)
 			}
 			s.mu.Unlock()
+		case m.kind == next && c.prompt(m):
 		default:
 			m.body = append([]byte(nil), m.body...)
 			go c.handle(m, received(oob[:oobn]))
 		}
 	}
+}
+
+// prompt answers NEXT at once if that takes no waiting: waking another goroutine costs as much as the rest of it.
+func (c *client) prompt(m message) (over bool) {
+	c.answer(m, func() (answer, error) {
+		r := reader{body: m.body}
+		number := r.u64()
+		if r.err() != nil {
+			return answer{}, errLater
+		}
+		l, copied, err := c.server.prompt(c, number)
+		over = err != errLater
+		return c.batch(l, copied, err)
+	})
+	return over
 }
 
 // ours says whether the process at the other end is of this user, and which one it is.
@@ -163,6 +185,14 @@ func (c *client) handle(m message, file *os.File) {
 	if file != nil {
 		defer file.Close()
 	}
+	c.answer(m, func() (answer, error) { return c.dispatch(m, file) })
+}
+
+// errLater: there is no answer yet.
+var errLater = errors.New("later")
+
+// answer sends what comes of a request, unless that is nothing.
+func (c *client) answer(m message, do func() (answer, error)) {
 	var a answer
 	err := func() (err error) {
 		defer func() {
@@ -171,10 +201,10 @@ func (c *client) handle(m message, file *os.File) {
 				err = fault.New(fault.Internal, "internal error of the engine: %v", v)
 			}
 		}()
-		a, err = c.dispatch(m, file)
+		a, err = do()
 		return err
 	}()
-	if m.kind == release {
+	if m.kind == release || err == errLater {
 		return
 	}
 	if err != nil {

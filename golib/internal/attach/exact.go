@@ -74,7 +74,7 @@ func (c *client) read(r *reader, file *os.File) (answer, error) {
 		return answer{}, err
 	}
 	body := encodeBatch(l)
-	return answer{kind: batch, body: binary.LittleEndian.AppendUint64(body, flag(copied))}, nil
+	return answer{kind: batch, body: binary.LittleEndian.AppendUint64(body, l.keeping(copied))}, nil
 }
 
 // parseRead takes READ's body apart. listed are the numbers of the file that came with it, if one did.

@@ -79,9 +79,7 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 		l, ok := p.ready[number]
 		switch {
 		case ok:
-			delete(p.ready, number)
-			l.hold(c)
-			return l, s.crowded(c, p), nil
+			return p.take(c, l), s.crowded(c, p), nil
 		case p.over:
 			return nil, false, errOver()
 		case number < p.next:
@@ -89,7 +87,7 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 		case p.ended:
 			return nil, false, fault.New(fault.EndOfEpoch, "the epoch has ended")
 		case !p.busy && !p.loader.full:
-			if err := p.assemble(); err != nil {
+			if err := p.assemble(-1); err != nil {
 				return nil, false, err
 			}
 			continue
@@ -115,6 +113,34 @@ func (p *pass) batch(c *client, number uint64) (l *loan, copied bool, err error)
 			s.reclaim(p.loader, true)
 		}
 	}
+}
+
+// prompt is batch without waiting: errLater if that takes some.
+func (s *Server) prompt(c *client, number uint64) (l *loan, copied bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := c.pass
+	if p == nil || p.loader == nil || p.over || p.ended {
+		return nil, false, errLater
+	}
+	if number == p.next && !p.busy && !p.loader.full {
+		if err := p.assemble(0); err != nil && fault.KindOf(err) != fault.TimedOut {
+			return nil, false, err
+		}
+	}
+	l, ok := p.ready[number]
+	if !ok {
+		return nil, false, errLater
+	}
+	return p.take(c, l), s.crowded(c, p), nil
+}
+
+// take makes a client the holder of a batch that was waiting for it. mu is held.
+func (p *pass) take(c *client, l *loan) *loan {
+	delete(p.ready, l.number)
+	c.made = 0
+	l.hold(c)
+	return l
 }
 
 func errOver() error { return fault.New(fault.Canceled, "the iteration has ended") }
@@ -147,13 +173,13 @@ func (p *pass) slotsOut() string {
 }
 
 // assemble takes the next batch from the loader. mu is held, but not while it waits.
-func (p *pass) assemble() error {
+func (p *pass) assemble(patience time.Duration) error {
 	s, ld := p.server, p.loader
 	p.busy = true
 	freed := ld.freed
 	s.mu.Unlock()
 	var b node.Batch
-	slot, err := ld.Acquire(&b, -1)
+	slot, err := ld.Acquire(&b, patience)
 	s.mu.Lock()
 	p.busy = false
 	defer p.announce()

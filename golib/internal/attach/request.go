@@ -150,14 +150,18 @@ func (c *client) next(r *reader) (answer, error) {
 		return answer{}, fault.New(fault.Invalid, "NEXT before BEGIN")
 	}
 	c.server.mu.Lock()
-	c.made, c.asks = 0, asking{number, time.Now()}
+	c.asks = asking{number, time.Now()}
 	c.server.mu.Unlock()
 	defer func() {
 		c.server.mu.Lock()
 		c.asks = asking{}
 		c.server.mu.Unlock()
 	}()
-	l, copied, err := c.pass.batch(c, number)
+	return c.batch(c.pass.batch(c, number))
+}
+
+// batch is the answer to NEXT.
+func (c *client) batch(l *loan, copied bool, err error) (answer, error) {
 	if err != nil {
 		switch fault.KindOf(err) {
 		case fault.EndOfEpoch:
@@ -170,7 +174,7 @@ func (c *client) next(r *reader) (answer, error) {
 		return answer{}, err
 	}
 	body := encodeBatch(l)
-	return answer{kind: batch, body: append(body, numbers(flag(copied))...)}, nil
+	return answer{kind: batch, body: append(body, numbers(l.keeping(copied))...)}, nil
 }
 
 func (c *client) claim(r *reader) (answer, error) {
@@ -182,7 +186,7 @@ func (c *client) claim(r *reader) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{kind: claimed, body: numbers(flag(copied), l.arena, l.batch.Epoch, l.batch.Step)}, nil
+	return answer{kind: claimed, body: numbers(l.keeping(copied), l.arena, l.batch.Epoch, l.batch.Step)}, nil
 }
 
 func (c *client) allocate(r *reader) (answer, error) {
@@ -198,9 +202,15 @@ func (c *client) allocate(r *reader) (answer, error) {
 	return answer{kind: allocated, body: numbers(slot, l.arena, uint64(l.result.Place()))}, nil
 }
 
-func flag(b bool) uint64 {
-	if b {
+// keeping tells a holder of a batch what BATCH and CLAIMED say about that: 1, to copy it and give it back at once; 2, that
+// its RELEASE may wait for the next request. Each worker and the trainer may then have one slot that nobody uses, so there
+// must be as many as were wanted.
+func (l *loan) keeping(copied bool) uint64 {
+	switch {
+	case copied:
 		return 1
+	case l.slot != nil && l.loader.Slots() > slotsAhead(l.pass.workers):
+		return 2
 	}
 	return 0
 }

@@ -59,6 +59,9 @@ const (
 // headSize is that of the header: kind, version, two bytes unused, and the number of the request, which its answer has too.
 const headSize = 8
 
+// releaseSize is that of RELEASE. It is the only one after which another message may follow in the same packet.
+const releaseSize = headSize + 16
+
 // maxMessage bounds a message; the sender's socket buffer bounds it as well.
 const maxMessage = 128 << 10
 
