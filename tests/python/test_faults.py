@@ -63,7 +63,7 @@ class Training:
         """Wait until it has got a batch, and note who belongs to it."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().split()
-        assert line[:1] == ["ready"], self.process.communicate()[1]
+        assert line[:1] == ["ready"], (self.process.communicate()[1], self.process.returncode)
         self.workers = list(map(int, line[1:]))
         (self.engine,) = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and serves(int(pid), self.path)]
         self.sockets = sockets_of(self.engine)
