@@ -187,16 +187,14 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 			return nil, nil
 		}
 		arrived, err := p.expect(o.chunk)
-		if err != nil {
-			return nil, err
-		}
-		if arrived == nil {
+		if err == nil && arrived == nil {
 			continue
 		}
-		if tight {
-			if err := p.tight(j); err != nil {
-				return nil, err
-			}
+		if err == nil && tight {
+			err = p.tight(j)
+		}
+		if err != nil {
+			return nil, err
 		}
 		begin := time.Now()
 		if err := a.wait(j, o.chunk, arrived, func() string { return a.reader.where(o.chunk) + " to be read" }); err != nil {
