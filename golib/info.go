@@ -14,7 +14,7 @@ type info struct {
 	Chunks      uint32            `json:"chunks"`
 	Shards      int               `json:"shards"`
 	Bytes       uint64            `json:"bytes"`
-	StoredBytes uint64            `json:"stored_bytes"`
+	StoredBytes uint64            `json:"stored_bytes"` // what an epoch reads: whole pages
 	Codec       string            `json:"codec"`
 	CodecReason string            `json:"codec_reason,omitempty"`
 	ChunkSize   int64             `json:"chunk_size"`
@@ -72,7 +72,7 @@ func (d *Dataset) InfoJSON() ([]byte, error) {
 	m := &d.data.Manifest
 	out := info{
 		Path: d.path, Format: m.Format, Fingerprint: m.Fingerprint, Samples: m.Samples, Chunks: m.Chunks, Shards: len(m.Shards),
-		Bytes: m.Bytes, StoredBytes: m.StoredBytes, Codec: m.Codec, CodecReason: m.CodecReason, ChunkSize: m.ChunkSize,
+		Bytes: m.Bytes, Codec: m.Codec, CodecReason: m.CodecReason, ChunkSize: m.ChunkSize,
 		Layout: m.Schema.Layout, Classes: m.Classes, ClassCounts: m.ClassCounts, Shuffled: m.Shuffled, Seed: m.Seed, Rho: m.Rho,
 		Skipped: m.Skipped, SourceHash: m.Source, Meta: m.Meta,
 	}
@@ -83,6 +83,7 @@ func (d *Dataset) InfoJSON() ([]byte, error) {
 		e := &d.data.Index.Entries[i]
 		out.MaxSample = max(out.MaxSample, e.MaxRaw)
 		out.MaxChunk = max(out.MaxChunk, e.Stored)
+		out.StoredBytes += e.Padded() - e.Offset
 	}
 	p, err := plan.New(plan.Spec{Samples: d.samples, Shuffle: true})
 	if err != nil {

@@ -280,7 +280,7 @@ func TestOptionsSayWhatTheyAccept(t *testing.T) {
 		`{"batch_size": 1, "window": 0}`, `{"batch_size": 1, "partitions": -1}`, `{"batch_size": 1, "pad": "yes"}`,
 		`{"batch_size": 1, "subset": [0]}`, `{"batch_size": 1, "subset": [0.5, 0.5]}`, `{"batch_size": 1, "subset": [0, 308]}`,
 		`{"batch_size": 1, "subset": [5, 5]}`, `{"batch_size": 1, "exchange": 2}`, `{"batch_size": 1, "exchange": "x"}`,
-		`{"batch_size": 1, "io": "fast"}`, `{"batch_size": 1, "keep": "x"}`, `{"batch_size": 1, "memory_limit": "1gb"}`,
+		`{"batch_size": 1, "io": "fast"}`, `{"batch_size": 1, "keep": "x"}`, `{"batch_size": 1, "memory_limit": "1 gigabyte"}`,
 		`{"batch_size": 1, "memory_limit": 0}`, `{"batch_size": 1, "timeout": 0}`, `{"batch_size": 1, "on_error": "x"}`,
 		`{"batch_size": 1, "fields": ["nope"]}`, `{"batch_size": 1, "fields": []}`, `{"batch_size": 1, "fields": ["label", "label"]}`,
 		`{"batch_size": 1, "rank": 1}`, `{"batch_size": 1, "world_size": 2}`, `{"batch_size": 1, "rank": 2, "world_size": 2}`,

@@ -30,7 +30,12 @@ func decode(options []byte, into any) error {
 	}
 	var mistyped *json.UnmarshalTypeError
 	if errors.As(err, &mistyped) && mistyped.Field != "" {
-		return fault.New(fault.Invalid, "%s: expected %s, got a %s", mistyped.Field, mistyped.Type, mistyped.Value)
+		option := mistyped.Field[strings.LastIndex(mistyped.Field, ".")+1:] // without the struct that it is embedded in
+		return fault.New(fault.Invalid, "%s: expected %s, got a %s", option, mistyped.Type, mistyped.Value)
+	}
+	var wrong *fault.Error
+	if errors.As(err, &wrong) {
+		return wrong
 	}
 	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 		return fault.New(fault.Invalid, "unknown option %s", name)
@@ -62,7 +67,7 @@ type planOptions struct {
 type loaderOptions struct {
 	planOptions
 	Fields      []string `json:"fields"`
-	MemoryLimit any      `json:"memory_limit"` // bytes or "auto"
+	MemoryLimit any      `json:"memory_limit"` // a size or "auto"
 	IO          string   `json:"io"`
 	Timeout     *float64 `json:"timeout"` // seconds
 	OnError     string   `json:"on_error"`
@@ -158,19 +163,7 @@ func fraction(f float64, samples int64) int64 {
 }
 
 func (o *loaderOptions) memoryLimit() (int64, error) {
-	switch v := o.MemoryLimit.(type) {
-	case nil:
-		return 0, nil
-	case string:
-		if v == "auto" {
-			return 0, nil
-		}
-	case float64:
-		if v >= 1 && v < 1<<62 && v == math.Trunc(v) {
-			return int64(v), nil
-		}
-	}
-	return 0, fault.New(fault.Invalid, `memory_limit=%v: expected bytes or "auto"`, o.MemoryLimit)
+	return sizeOf("memory_limit", o.MemoryLimit, 1)
 }
 
 func (o *loaderOptions) timeout() (time.Duration, error) {

@@ -181,7 +181,7 @@ func (d *Dataset) PlanIndices(optionsJSON []byte, step uint64, resolve Resolver)
 // report is what redox_simulate tells: the plan's own report with what memory and storage it means.
 type report struct {
 	plan.Report
-	ReadBytes    int64   `json:"read_bytes"`    // stored bytes of an epoch, over all nodes
+	ReadBytes    int64   `json:"read_bytes"`    // of an epoch, over all nodes
 	Rho          float64 `json:"rho"`           // label correlation inside chunks that the score was computed with
 	RhoKnown     bool    `json:"rho_known"`     // from the data set; else 0 if it was shuffled when packed, 1 if not
 	MemoryNeeded int64   `json:"memory_needed"` // smallest memory_limit of a node for this configuration
@@ -230,7 +230,8 @@ func (d *Dataset) rho() (rho float64, known bool) {
 func (d *Dataset) costs(o *loaderOptions, cfg node.RunConfig, out *report) ([]byte, error) {
 	for c := range d.data.Index.Entries {
 		if cfg.Plan.Count(plan.ChunkID(c)) > 0 {
-			out.ReadBytes += int64(d.data.Index.Entries[c].Stored)
+			e := &d.data.Index.Entries[c]
+			out.ReadBytes += int64(e.Padded() - e.Offset)
 		}
 	}
 	reader, err := d.singles()

@@ -17,15 +17,15 @@ type packOptions struct {
 	Layout     string         `json:"layout"`
 	Classes    []string       `json:"classes"`
 	Codec      string         `json:"codec"`
-	ChunkSize  int64          `json:"chunk_size"` // raw bytes, 0: auto
-	ShardSize  int64          `json:"shard_size"` // 0: 256 MiB
+	ChunkSize  any            `json:"chunk_size"` // raw bytes, 0: auto
+	ShardSize  any            `json:"shard_size"` // 0: 256 MiB
 	Shuffle    *bool          `json:"shuffle"`
 	Seed       uint64         `json:"seed"`
 	Overwrite  bool           `json:"overwrite"`
 	Resume     *bool          `json:"resume"`
 	SourceHash string         `json:"source_hash"`
 	Workers    int            `json:"workers"` // 0: one for each processor
-	Memory     int64          `json:"memory"`  // bytes for sorting, 0: 512 MiB
+	Memory     any            `json:"memory"`  // bytes for sorting, 0: 512 MiB
 	Meta       map[string]any `json:"meta"`
 }
 
@@ -69,9 +69,19 @@ func (l *fieldList) UnmarshalJSON(b []byte) error {
 
 func (o *packOptions) options() (pack.Options, error) {
 	out := pack.Options{
-		Schema: chunk.Schema{Fields: o.Fields, Layout: o.Layout}, Classes: o.Classes, Codec: o.Codec, ChunkSize: o.ChunkSize,
-		ShardSize: o.ShardSize, Shuffle: o.Shuffle == nil || *o.Shuffle, Seed: o.Seed, Overwrite: o.Overwrite,
-		Resume: o.Resume == nil || *o.Resume, SourceHash: o.SourceHash, Workers: o.Workers, Memory: o.Memory, Meta: o.Meta,
+		Schema: chunk.Schema{Fields: o.Fields, Layout: o.Layout}, Classes: o.Classes, Codec: o.Codec,
+		Shuffle: o.Shuffle == nil || *o.Shuffle, Seed: o.Seed, Overwrite: o.Overwrite,
+		Resume: o.Resume == nil || *o.Resume, SourceHash: o.SourceHash, Workers: o.Workers, Meta: o.Meta,
+	}
+	for _, size := range []struct {
+		into   *int64
+		option string
+		value  any
+	}{{&out.ChunkSize, "chunk_size", o.ChunkSize}, {&out.ShardSize, "shard_size", o.ShardSize}, {&out.Memory, "memory", o.Memory}} {
+		var err error
+		if *size.into, err = sizeOf(size.option, size.value, 0); err != nil {
+			return out, err
+		}
 	}
 	if out.Schema.Layout == "" {
 		out.Schema.Layout = "dict"

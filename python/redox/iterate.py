@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from functools import partial
 from operator import itemgetter, length_hint
@@ -53,6 +54,7 @@ class BatchIterator:
 
     def __init__(self, one: Pass, presenter: Presenter) -> None:
         self._pass, self._presenter = one, presenter
+        self._turn = threading.Lock()  # threads that share an iterator would each begin a pass
         self._checked = self._unseen = False
         self._lease: Any = None  # in borrow mode what keeps the latest batch's memory
 
@@ -68,11 +70,12 @@ class BatchIterator:
                 )
             self._checked = True
             self._unseen = self._presenter.transform is None and _unseen(fetcher, self, self._presenter)
-        self._lease = None
-        columns = self._pass.next()
-        if columns is None:
-            raise StopIteration
-        self._lease = columns.lease
+        with self._turn:
+            self._lease = None
+            columns = self._pass.next()
+            if columns is None:
+                raise StopIteration
+            self._lease = columns.lease
         return self._presenter.batch(columns, unseen=self._unseen)
 
 
@@ -84,6 +87,7 @@ class SampleIterator:
         self._rows: Iterator[Any] = iter(())
         self._rest: Iterator[Any] = self._rows  # as long as what is left of the batch
         self._record: Record | None = None
+        self._turn = threading.Lock()  # threads that share an iterator would drop what is left of each other's batch
         self._checked = False
 
     def __iter__(self) -> SampleIterator:
@@ -94,14 +98,17 @@ class SampleIterator:
             self._check(*fetched(sys._getframe(1)))
         for sample in self._rows:
             return sample
-        columns = self._pass.next()
-        if columns is None:
-            raise StopIteration  # the record stays: a short last batch is collated after this
-        fetcher, index = fetched(frame := sys._getframe(1))
-        # The fetcher must be about to ask for all of the batch, and for nothing else.
-        whole = getattr(fetcher, "dataset_iter", None) is self and frame.f_locals.get("data") == []
-        self._open(columns, whole and len(index) >= columns.n and Place.serves(self._presenter, fetcher))
-        return next(self._rows)
+        with self._turn:
+            while True:
+                for sample in self._rows:
+                    return sample
+                columns = self._pass.next()
+                if columns is None:
+                    raise StopIteration  # the record stays: a short last batch is collated after this
+                fetcher, index = fetched(frame := sys._getframe(1))
+                # The fetcher must be about to ask for all of the batch, and for nothing else.
+                whole = getattr(fetcher, "dataset_iter", None) is self and frame.f_locals.get("data") == []
+                self._open(columns, whole and len(index) >= columns.n and Place.serves(self._presenter, fetcher))
 
     def _open(self, columns: Columns, unseen: bool) -> None:
         progress = self._pass.progress
@@ -151,12 +158,14 @@ class CollatedIterator:
     def __init__(self, one: Pass, presenter: Presenter, collate: Callable[[list[Any]], Any] | None) -> None:
         self._pass, self._presenter, self._collate = one, presenter, collate
         self._unseen: bool | None = None
+        self._turn = threading.Lock()
 
     def __iter__(self) -> CollatedIterator:
         return self
 
     def __next__(self) -> Any:
-        columns = self._pass.next()
+        with self._turn:
+            columns = self._pass.next()
         if columns is None:
             raise StopIteration
         if not self._presenter.plain:

@@ -16,7 +16,7 @@ from redox import _native
 from redox.exact import Exact, exact_of, stats_of
 from redox.iterate import fetched
 from redox.options import flag
-from redox.redirect import Redirection
+from redox.redirect import Redirection, refuse_disorder
 from redox.sample import Place, Samples, open_samples
 from redox.session import added
 from redox.source import OPTIONS, Source
@@ -116,6 +116,7 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
         if not self._sized:
             self._resize(len(indices))
         if self._redirection is None or self._redirection.session is not self.session:  # forked
+            refuse_disorder(frame)
             self._redirection = Redirection(self.session, self.presenter(TorchMaker()), len(self))
         return self._redirection.answer(indices, fetched(frame)[0])
 
@@ -180,6 +181,8 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
             parse_state(state, self.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
+        if self._redirect:
+            refuse_disorder(sys._getframe(1))
         return {**super().__getstate__(), "_redirection": None, "_exact": None}
 
     def __repr__(self) -> str:

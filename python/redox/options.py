@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from redox.sizes import parse_size
@@ -53,7 +54,7 @@ class Options:
         if self.pad is not None and not (isinstance(self.pad, str) and self.pad == "mark"):
             put("pad", flag("pad", self.pad, 'None, True, False or "mark"'))
         if not (isinstance(self.memory_limit, str) and self.memory_limit == "auto"):
-            put("memory_limit", parse_size(self.memory_limit, "memory_limit"))
+            put("memory_limit", parse_size(self.memory_limit, "memory_limit", instead='"auto"'))
         if self.window is not None:
             put("window", whole("window", self.window, 1, (1 << 31) - 1))
         put("partitions", whole("partitions", self.partitions, 1, (1 << 16) - 1))
@@ -132,15 +133,15 @@ def choice(option: str, value: Any, *accepted: str) -> str:
 
 
 def _seconds(option: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e9:
-        raise ValueError(f"{option}={value!r}: expected seconds, more than 0")
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value <= 1e9:
+        raise ValueError(f"{option}={value!r}: expected seconds, more than 0 and at most 1e9")
     return float(value)
 
 
 def _exchange(value: Any) -> str | float:
     if isinstance(value, str) and value in ("local", "uniform", "off"):
         return value
-    if not isinstance(value, (bool, str)) and isinstance(value, (int, float)) and 0 <= value <= 1:
+    if not isinstance(value, bool) and isinstance(value, Real) and 0 <= value <= 1:
         return float(value)
     raise ValueError(f"exchange={value!r}: expected 'local', 'uniform', 'off' or a fraction from 0 to 1")
 

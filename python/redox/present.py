@@ -164,9 +164,10 @@ class Presenter:
         except ImportError:
             raise
         except Exception as error:
-            number = int(columns.index[place])
-            message = f"sample {number} of {self._session.facts.path} does not decode: {error}"
-            raise CorruptError(message, path=self._session.facts.path, sample=number) from error
+            number, facts = int(columns.index[place]), self._session.facts
+            shard, chunk = facts.chunk_of(number if number >= 0 else -1 - number)
+            message = f"sample {number} of shard {shard}, chunk {chunk} of {facts.path} does not decode: {error}"
+            raise CorruptError(message, path=facts.path, shard=shard, chunk=chunk, sample=number) from error
 
     # -- what goes wrong -----------------------------------------------------------------------------------------------
 

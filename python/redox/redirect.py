@@ -9,15 +9,37 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
 from redox.sample import Place, Samples, open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     from redox.present import Presenter
     from redox.session import Pass, Session
 
-__all__ = ["Redirection"]
+__all__ = ["Redirection", "refuse_disorder"]
+
+
+def refuse_disorder(frame: FrameType | None) -> None:
+    """Raise if a DataLoader below this frame gives its workers batches in whatever order they are done.
+
+    Workers answer without asking each other: of W, worker w's call k is batch kW+w. Only the loader's iterator in the
+    trainer's process knows; its frame is below when it pickles the data set, and still is in a worker that was forked.
+
+    Args:
+        frame: Of whoever pickles or asks the data set.
+
+    Raises:
+        ValueError: It does.
+    """
+    while frame is not None:
+        loader = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
+        if isinstance(loader, _BaseDataLoaderIter) and getattr(loader, "_in_order", True) is False:
+            raise ValueError("in_order=False: redirect=True needs a DataLoader that keeps the order of its batches")
+        frame = frame.f_back
 
 
 class Redirection:

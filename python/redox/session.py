@@ -242,15 +242,15 @@ class Session:
         skipped = self.count_skipped()
         number = number if number >= 0 else -1 - number
         key = self.origin([number])[1][0]
-        where = f"sample {number} (key {key}) of {self.facts.path}"
+        shard, chunk = self.facts.chunk_of(number)
+        where = f"sample {number} (key {key}) of shard {shard}, chunk {chunk} of {self.facts.path}"
         _log.warning("skipped %s: %s", where, str(error) or type(error).__name__)
         if skipped > self.options.max_skipped:
             raise CorruptError(
                 f"more than max_skipped={self.options.max_skipped} samples were skipped in one epoch; "
                 f"the last is {where}",
-                path=self.facts.path,
-                sample=number,
-            ) from error
+                path=self.facts.path, shard=shard, chunk=chunk, sample=number,
+            ) from error  # fmt: skip
 
     def count_skipped(self) -> int:
         """Count one more sample that is left out, and return how many there are in this epoch."""

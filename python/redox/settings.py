@@ -39,7 +39,9 @@ class WriteOptions:
     @property
     def chunk_bytes(self) -> int:
         """Raw bytes a chunk; 0 for "auto"."""
-        return 0 if self.chunk_size == "auto" else parse_size(self.chunk_size, "chunk_size", _MIN_CHUNK)
+        if isinstance(self.chunk_size, str) and self.chunk_size == "auto":
+            return 0
+        return parse_size(self.chunk_size, "chunk_size", _MIN_CHUNK, instead='"auto"')
 
     @property
     def shard_bytes(self) -> int:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _native
+from .facts import Facts
 from .info import mixing_advice
-from .sizes import parse_size
+from .options import Options, whole
+from .subset import Subset
 
 
 class Report(dict[str, Any]):
@@ -40,7 +42,7 @@ def simulate(
     drop_last: bool = False,
     exchange: str | float = "local",
     keep: str = "epoch",
-    subset: tuple[float, float] | tuple[int, int] | None = None,
+    subset: Any = None,
 ) -> Report:
     """Plans an epoch and counts: reads, memory, mixing, what crosses the network, loads before the first batch.
 
@@ -57,28 +59,43 @@ def simulate(
 
     Raises:
         ValueError: a wrong option.
-        MemoryLimitError: `memory_limit` is too small for the window.
+        NotADatasetError: there is no data set at `path`.
+
+    A `memory_limit` that is too small for the window is reported: `fits` is False, `memory_needed` what it takes.
     """
+    facts = Facts.read(path)
+    checked = Options(
+        batch_size, shuffle=shuffle, shuffle_seed=whole("seed", seed, 0, (1 << 64) - 1), drop_last=drop_last,
+        memory_limit=memory_limit, window=window, partitions=64 if partitions is None else partitions,
+        exchange=exchange, keep=keep, subset=Subset.parse(subset, facts.samples),
+    )  # fmt: skip
     options: dict[str, Any] = {
-        "batch_size": batch_size,
-        "world_size": world_size,
-        "nodes": nodes,
-        "memory_limit": memory_limit if memory_limit == "auto" else parse_size(memory_limit, "memory_limit"),
-        "window": window,
-        "partitions": partitions,
-        "epoch": epoch,
-        "seed": seed,
-        "shuffle": shuffle,
-        "drop_last": drop_last,
-        "exchange": exchange,
-        "keep": keep,
-        "subset": None if subset is None else list(subset),
+        "batch_size": checked.batch_size,
+        "world_size": whole("world_size", world_size, 1, 1 << 20),
+        "nodes": list(nodes) if isinstance(nodes, Sequence) else whole("nodes", nodes, 1, 1 << 20),
+        "memory_limit": checked.memory_limit,
+        "window": checked.window,
+        "partitions": None if partitions is None else checked.partitions,
+        "epoch": whole("epoch", epoch, 0, (1 << 63) - 1),
+        "seed": checked.shuffle_seed,
+        "shuffle": checked.shuffle,
+        "drop_last": checked.drop_last,
+        "exchange": checked.exchange,
+        "keep": checked.keep,
     }
-    dataset = _native.dataset_open(os.fspath(path))
+    chosen = checked.subset
+    if chosen is not None and chosen.bounds is not None:
+        options["subset"] = list(chosen.bounds)
+    dataset = _native.dataset_open(facts.path)
+    held = None
     try:
+        if chosen is not None and chosen.numbers is not None:
+            held = options["subset_handle"] = _native.subset_new(dataset, _native.numbers_of(chosen.numbers.tolist()))
         report = Report(_native.simulate(dataset, {k: v for k, v in options.items() if v is not None}))
         shuffled = bool(_native.dataset_info(dataset)["shuffled"])
-        report["advice"] = mixing_advice(report["vif"], report["window"], shuffled) if shuffle else None
+        report["advice"] = mixing_advice(report["vif"], report["window"], shuffled) if checked.shuffle else None
         return report
     finally:
+        if held is not None:
+            _native.subset_close(held)
         _native.dataset_close(dataset)

@@ -27,6 +27,7 @@ from redox.world import World
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from redox.info import Info
     from redox.state import Cursor, Share
     from redox.values import Maker
 
@@ -90,6 +91,13 @@ class Source:
     def size(self) -> int:
         """Samples of the data set, whatever the subset."""
         return self._facts.samples
+
+    @property
+    def info(self) -> Info:
+        """What is in the data set, and what it will take to load it."""
+        from redox.info import Info  # as late as the library is loaded
+
+        return Info.of(self.path)
 
     @property
     def fields(self) -> dict[str, str]:

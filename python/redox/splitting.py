@@ -59,7 +59,7 @@ def _ends(sizes: list[float] | list[int], samples: int) -> list[int]:
     """Where each part ends."""
     if not sizes or any(isinstance(s, bool) or not isinstance(s, (int, float, np.integer, np.floating)) for s in sizes):
         raise ValueError(f"sizes={sizes!r}: expected a list of fractions or of numbers of samples")
-    if any(s < 0 for s in sizes):
+    if not all(s >= 0 for s in sizes):  # NaN neither
         raise ValueError(f"sizes={sizes!r}: expected nothing below 0")
     together = sum(sizes)
     if all(is_int(s) for s in sizes) and (together > 1 or len(sizes) == 1):

@@ -135,7 +135,9 @@ def parse_state(state: Any, fingerprint: str) -> tuple[int, int]:
             f"expected a state of Redox (a dict with version, dataset, epoch, position), got {_shown(state)}"
         )
     version = state["version"]
-    if not isinstance(version, int) or version > VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise StateError(f"the state has version={version!r}: expected a whole number from 1")
+    if version > VERSION:
         raise StateError(f"the state has version {version}, this Redox reads up to {VERSION}: update redox-loader")
     if state.get("dataset") != fingerprint:
         raise StateError(f"the state is of data set {state.get('dataset')}, this is data set {fingerprint}")

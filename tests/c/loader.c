@@ -183,6 +183,8 @@ static void test_bad_arguments(redox_dataset ds) {
   EXPECT(REDOX_EINVAL, redox_loader_new(ds, NULL, &loader)); /* batch_size is required */
   EXPECT(REDOX_EINVAL, redox_loader_new(ds, "{\"batch_size\": 32, \"windows\": 3}", &loader));
   EXPECT(REDOX_EMEMORY, redox_loader_new(ds, "{\"batch_size\": 32, \"memory_limit\": 1}", &loader));
+  EXPECT(REDOX_EMEMORY, redox_loader_new(ds, "{\"batch_size\": 32, \"memory_limit\": \"0.5kb\"}", &loader));
+  EXPECT(REDOX_EINVAL, redox_loader_new(ds, "{\"batch_size\": 32, \"memory_limit\": \"much\"}", &loader));
   EXPECT(REDOX_OK, redox_loader_new(ds, OPTIONS, &loader));
   EXPECT(REDOX_EINVAL, redox_next_batch(loader, NULL, -1));
   EXPECT(REDOX_EINVAL, redox_acquire(loader, NULL, -1, &slot));

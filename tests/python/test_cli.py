@@ -139,6 +139,11 @@ def test_plan(data: Path, tmp_path: Path) -> None:
     assert told["ranks"] == wanted.tolist()
     assert good("plan", data, "--step", "1", *words).splitlines()[1].startswith("rank 1: ")
     assert "dog/" in good("plan", data, "--keys")
+    words = (*words, "--nodes", "2", "--exchange", "0.5", "--keep", "run", "--drop-last")
+    told = json.loads(good("plan", data, *words, "--json"))
+    options = {"epoch": 1, "seed": 5, "batch_size": 8, "world_size": 2, "nodes": 2, "exchange": 0.5, "keep": "run"}
+    with redox.open(data) as d:
+        assert told["ranks"] == d.batch_indices(0, drop_last=True, **options).tolist()
     done = run("plan", data, "--step", "100")
     assert (done.returncode, done.stdout) == (1, "")
 
@@ -154,8 +159,11 @@ def test_plan_from_a_state(data: Path, tmp_path: Path) -> None:
     wanted = next(batches)[-1].tolist()
     told = json.loads(good("plan", data, "--state", file, "--batch-size", "8", "--json"))
     assert (told["epoch"], told["ranks"]) == (2, [wanted])
-    file.write_text("[]")
-    assert run("plan", data, "--state", file).returncode == 1
+    for wrong in ("[]", '{"version": 1}', json.dumps({**ds.state_dict(), "dataset": "0" * 64})):
+        file.write_text(wrong)
+        done = run("plan", data, "--state", file)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert str(file) in done.stderr
 
 
 def test_simulate(data: Path) -> None:
@@ -164,6 +172,8 @@ def test_simulate(data: Path) -> None:
         assert told["reads"] == d.info.chunks
     assert told["samples"] == 40
     assert "reads" in good("simulate", data)
+    assert "reads" in good("simulate", data, "--exchange", "0.25", "--world-size", "2", "--nodes", "2")
+    assert run("simulate", data, "--exchange", "1.5").returncode == 2
     assert redox.simulate(data, batch_size=4, world_size=2, nodes=2).to_json() == told
 
 

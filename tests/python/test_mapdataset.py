@@ -186,6 +186,16 @@ def test_refusals(pack: Any) -> None:
         ds.__getitems__([997])
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_out_of_order_are_refused(pack: Any, method: str) -> None:
+    ds = redox.MapDataset(pack(997), redirect=True)
+    with pytest.raises(ValueError, match="in_order=False"):
+        list(DataLoader(ds, batch_size=16, num_workers=2, in_order=False, multiprocessing_context=method))
+    assert len(list(DataLoader(ds, batch_size=16, in_order=False))) == 63  # without workers nothing is out of order
+    exact = DataLoader(redox.MapDataset(pack(997)), batch_size=16, num_workers=2, in_order=False)
+    assert sorted(labels(exact)) == list(range(997))
+
+
 def test_more_than_the_ranks_share_is_refused(pack: Any) -> None:
     ds = redox.MapDataset(pack(997), redirect=True, rank=0, world_size=2, nodes=1)
     with pytest.raises(ValueError, match=r"share of the epoch \(499\)"):

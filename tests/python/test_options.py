@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ BAD: list[tuple[str, Any]] = [
     *[("io", v) for v in ("mmap", None)],
     *[("exchange", v) for v in ("none", -0.1, 1.1, True)],
     *[("keep", v) for v in ("forever", None)],
-    *[("timeout", v) for v in (0, -1, "1", None, float("nan"))],
+    *[("timeout", v) for v in (0, -1, "1", None, float("nan"), float("inf"))],
     *[("on_error", v) for v in ("ignore", None)],
     *[("max_skipped", v) for v in (-1, 1.5)],
     *[("fields", v) for v in ([], "image", ["no such field"], [1], 5)],
@@ -81,6 +82,26 @@ def test_numpy_numbers_are_numbers(pack: Any) -> None:
     ds = redox.RedoxDataset(pack(), batch_size=np.int64(8), shuffle=np.bool_(False), shuffle_seed=np.uint8(3))
     assert len(ds) == 1000
     assert ds.batch_size == 8
+    redox.RedoxDataset(pack(), batch_size=8, timeout=np.float32(3), exchange=np.float32(0.5))
+    subset = np.arange(0, 1000, 2)
+    report = redox.simulate(pack(), batch_size=np.int64(8), world_size=np.int32(2), nodes=np.int8(2), subset=subset)
+    assert report.samples == 500
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("seed", -1), ("shuffle", 1), ("window", 0), ("partitions", "x"), ("memory_limit", "much")]
+)
+def test_simulate_checks_its_options(pack: Any, option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^{option}="):
+        redox.simulate(pack(), batch_size=8, **{option: value})
+
+
+def test_auto_is_named_where_it_is_accepted(pack: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r'memory_limit.*"auto" or a size'):
+        redox.RedoxDataset(pack(), batch_size=8, memory_limit="AUTO")
+    for wrong in ("Auto", "3000pb", 1 << 61):
+        with pytest.raises(ValueError, match=r'chunk_size.*"auto" or a size'):
+            redox.pack([1], tmp_path / "x.redox", chunk_size=wrong)
 
 
 def test_a_window_that_does_not_fit_says_what_would(pack: Any) -> None:

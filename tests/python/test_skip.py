@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import redox
 from conftest import number_of, pixels, write
+from redox.facts import Facts
 from torch.utils.data import DataLoader
 
 
@@ -51,6 +53,7 @@ def test_transforms_that_skip(pack: Any, caplog: pytest.LogCaptureFixture) -> No
     assert ds.stats()["epoch"]["skipped"] == len(bad)
     assert len(caplog.records) == len(bad)
     assert all("key" in record.message and "not " in record.message for record in caplog.records)
+    assert len(set(re.findall(r"of shard 0, chunk (\d+) of ", caplog.text))) > 1
     assert [len(b[1]) for b in DataLoader(ds, batch_size=8)] == [8] * 37 + [4]
     assert ds.stats()["total"]["skipped"] == 2 * len(bad)
     assert sum(len(b[1]) for b in redox.DataLoader(data(path, transform=refuse(bad)))) == 300
@@ -92,6 +95,16 @@ def test_other_errors_are_not_swallowed(pack: Any) -> None:
         list(data(pack(300), transform=broken))
 
 
+def test_the_chunk_of_a_sample(tmp_path: Path) -> None:
+    path = write(tmp_path / "d.redox", map(pixels, range(300)), shard_size="16kb")
+    facts = Facts.read(path)
+    found = [facts.chunk_of(number) for number in range(300)]
+    assert found[0] == (0, 0)
+    assert found[-1] == (redox.open(path).info.shards - 1, facts.chunks - 1)
+    assert sorted({chunk for _, chunk in found}) == list(range(facts.chunks))
+    assert found == sorted(found)
+
+
 def test_limits(pack: Any) -> None:
     path = pack(300)
     some = set(range(0, 300, 40))
@@ -99,6 +112,7 @@ def test_limits(pack: Any) -> None:
     with pytest.raises(redox.CorruptError, match="max_skipped=7") as caught:
         list(data(path, transform=refuse(some), max_skipped=7))
     assert caught.value.sample is not None
+    assert (caught.value.shard, caught.value.chunk) == Facts.read(path).chunk_of(caught.value.sample)
     with pytest.raises(redox.CorruptError, match="no sample of batch 0"):
         list(data(path, transform=refuse(set(range(300)))))
 

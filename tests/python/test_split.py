@@ -51,7 +51,9 @@ def test_data_in_order_wants_a_seed(sorted_: Path) -> None:
         redox.split(sorted_, [0.9, 0.1])
 
 
-@pytest.mark.parametrize("sizes", [[], [0.9, 0.2], [-0.1], ["a"], [True], [1001], [600, 401], [0.0001, 0.9], [0, 5]])
+@pytest.mark.parametrize(
+    "sizes", [[], [0.9, 0.2], [-0.1], ["a"], [True], [1001], [600, 401], [0.0001, 0.9], [0, 5], [float("nan")]]
+)
 def test_wrong_sizes(shuffled: Path, sizes: Any) -> None:
     with pytest.raises(ValueError, match="sizes"):
         redox.split(shuffled, sizes)

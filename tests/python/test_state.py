@@ -82,6 +82,7 @@ def test_a_used_up_epoch_goes_on_with_the_next() -> None:
         [],
         {},
         {"version": 2, "dataset": "a", "epoch": 0, "position": 0},
+        {"version": "1", "dataset": "a", "epoch": 0, "position": 0},
         {"version": 1, "dataset": "b", "epoch": 0, "position": 0},
         {"version": 1, "dataset": "a", "epoch": -1, "position": 0},
         {"version": 1, "dataset": "a", "epoch": 0, "position": 1.5},

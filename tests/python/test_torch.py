@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,31 @@ def _epoch(path: str, epoch: int) -> list[int]:
     ds = data(path)
     ds.set_epoch(epoch)
     return [label for _, label in ds]
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 1}, {"batch_size": 50}, {"batch_size": 7, "batched": True}])
+def test_threads_that_share_an_iterator_share_the_epoch(pack: Any, options: dict[str, Any]) -> None:
+    iterator = iter(redox.RedoxDataset(pack(), with_index=True, **options))
+    got: list[int] = []
+
+    def consume() -> None:
+        for *_, index in iterator:
+            got.extend(index.tolist() if options.get("batched") else [index])
+
+    threads = [threading.Thread(target=consume) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == list(range(1000))
+
+
+def test_an_epoch_reads_what_is_stored(pack: Any) -> None:
+    ds = redox.RedoxDataset(pack(layout="ragged"), batch_size=256)
+    assert sum(1 for _ in ds) == 1000
+    epoch = ds.stats()["epoch"]
+    assert epoch["reads"] == epoch["chunks_read"] == ds.info.chunks
+    assert epoch["bytes_read"] == ds.info.stored_bytes == redox.simulate(ds.path, batch_size=256).read_bytes
 
 
 def test_break_ten_times(pack: Any) -> None:

@@ -28,6 +28,10 @@ func TestCursorTakesTheNewestWordOnce(t *testing.T) {
 	expect(&c, 3, 0)
 	c.tell(word{serial: 4, epoch: 2, position: size, named: true, seen: -1}) // but set_epoch(2) has nothing left
 	expect(&c, 2, size)
+	second := word{serial: 5, epoch: 2, position: 30, seen: -1} // the state of another worker of a pass that has begun
+	c.heard(second)
+	c.tell(second) // a persistent worker says it again when the next pass begins
+	expect(&c, 3, 0)
 
 	var after cursor // of an engine in the place of one that died
 	after.tell(word{serial: 1, epoch: 4, position: 30, seen: 6})

@@ -222,7 +222,7 @@ func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64
 	r := c.trainer.rank(c.rank)
 	i := slices.IndexFunc(r.passes, func(p *pass) bool { return p.awaits(key, worker, workers, birth) })
 	if i < 0 {
-		r.cursor.tell(w) // of a pass that has begun, its first worker said the same; it must not count for the next one
+		r.cursor.tell(w)
 		p := &pass{
 			server: s, key: key, trainer: c.trainer, rank: r, workers: workers, birth: birth - uint64(worker), made: make(chan struct{}),
 			clients: map[*client]bool{}, joined: map[int]bool{}, told: map[int]bool{}, ready: map[uint64]*loan{},
@@ -231,6 +231,8 @@ func (s *Server) begin(c *client, key passKey, worker, workers int, birth uint64
 		i = len(r.passes)
 		r.passes = append(r.passes, p)
 		defer s.equip(p)
+	} else {
+		r.cursor.heard(w)
 	}
 	defer s.mu.Unlock()
 	p := r.passes[i]

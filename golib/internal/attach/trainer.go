@@ -52,6 +52,10 @@ func (c *cursor) tell(w word) {
 	}
 }
 
+// heard is tell for a pass that has begun: its first worker said the same, perhaps under another number, as each worker
+// of torchdata's loader loads a state of its own. It must not count for the next pass.
+func (c *cursor) heard(w word) { c.serial = max(c.serial, w.serial) }
+
 // begin is where a pass that begins now starts; the one after it is the next epoch.
 func (c *cursor) begin(size int64) (epoch uint64, position int64) {
 	epoch, position = c.epoch, min(c.position, size)

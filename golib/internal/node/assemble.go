@@ -187,14 +187,14 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 			return nil, nil
 		}
 		arrived, err := p.expect(o.chunk)
-		if err != nil {
-			return nil, err
-		}
-		if arrived == nil {
+		if err == nil && arrived == nil {
 			continue
 		}
-		if b := p.run.user.Blocked(); tight && b != nil && b.Due < j.end {
-			return nil, errTight
+		if err == nil && tight {
+			err = p.tight(j)
+		}
+		if err != nil {
+			return nil, err
 		}
 		begin := time.Now()
 		if err := a.wait(j, o.chunk, arrived, func() string { return a.reader.where(o.chunk) + " to be read" }); err != nil {
@@ -204,8 +204,8 @@ func (a *assembler) bring(j *job, i int, tight bool) (*hold, error) {
 	}
 }
 
-// expect returns what is closed when the next chunk is taken or the reader runs out of memory; nil if the chunk was
-// taken meanwhile.
+// expect returns what is closed when the next chunk is taken, the reader finds no memory or another job is done; nil if
+// the chunk was taken meanwhile.
 func (p *pass) expect(c plan.ChunkID) (<-chan struct{}, error) {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()

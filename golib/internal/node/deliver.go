@@ -101,6 +101,7 @@ func (p *pass) nextJob(pat *patience) (j *job, claimed bool, err error) {
 	}
 	if j.state == homeless && r.slots > 0 {
 		j.state, j.done = fresh, make(chan struct{}) // room may have come back
+		p.wake()
 	}
 	claimed = j.claim(r.slots)
 	r.mu.Unlock()
@@ -131,6 +132,7 @@ func (p *pass) disclaim(j *job) {
 	defer p.run.mu.Unlock()
 	j.state, j.done = fresh, make(chan struct{})
 	p.work.Broadcast()
+	p.wake()
 }
 
 // awaitJob waits until a job is assembled, and attributes the time.
@@ -197,6 +199,7 @@ func (p *pass) delivered(j *job, b *Batch) {
 	r.spare = append(r.spare, j)
 	j.slot = nil
 	p.work.Broadcast()
+	p.wake()
 }
 
 func (j *job) flags() uint32 {

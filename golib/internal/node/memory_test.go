@@ -44,6 +44,70 @@ func TestMemoryStaysUnderTheLimit(t *testing.T) {
 	}
 }
 
+// TestLargeBatchesReadOnce: a batch whose samples vary in size, and which opens more chunks than any read-ahead, has room
+// to be measured in what "auto" takes: nothing is read by itself.
+func TestLargeBatchesReadOnce(t *testing.T) {
+	d := write(t, mixedShape(t, 2000, 6))
+	for _, spec := range []plan.Spec{{Shuffle: true, Window: 16, Partitions: 8}, {}} {
+		for _, prefetch := range []int{0, 1, 3} {
+			cfg := RunConfig{Plan: d.plan(t, spec), World: oneRank(300), Prefetch: prefetch}
+			_, good, err := d.engine(t, d.source(store.Buffered), 1).Needed(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newRun(t, d.engine(t, d.source(store.Buffered), good), cfg)
+			for epoch := range uint64(2) {
+				if err := r.Start(epoch, 0); err != nil {
+					t.Fatal(err)
+				}
+				if got := d.epoch(t, r, prefetch == 0); !slices.Equal(got, want(cfg.Plan, epoch)) {
+					t.Errorf("epoch %d: another order", epoch)
+				}
+				if s, _ := r.Stats(); s.SingleReads != 0 {
+					t.Errorf("shuffle %v, prefetch %d, epoch %d: %d single reads", spec.Shuffle, prefetch, epoch, s.SingleReads)
+				}
+			}
+		}
+	}
+}
+
+// TestBatchesBehindAnother: where memory is short, a batch that is assembled ahead waits for those before it, which free
+// some, instead of reading by itself what comes in a moment; and none waits for one that waits for it.
+func TestBatchesBehindAnother(t *testing.T) {
+	d := write(t, mixedShape(t, 2000, 6))
+	cfg := RunConfig{Plan: d.plan(t, plan.Spec{Shuffle: true, Window: 16, Partitions: 8}), World: oneRank(30), Prefetch: 3}
+	least, good, err := d.engine(t, d.source(store.Buffered), 1).Needed(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []int64{least, least + 4*4096, least + 8*4096, good} {
+		for _, direct := range []bool{false, true} {
+			r := newRun(t, d.engine(t, d.source(store.Buffered), limit), cfg)
+			if err := r.Start(0, 0); err != nil {
+				t.Fatal(err)
+			}
+			var got []int64
+			for small := (Batch{}); ; {
+				if len(got)%60 == 0 { // gives a batch back to the workers that was claimed, or not
+					small.Fields = make([]Column, len(r.rec.fields))
+					if err := r.Next(&small, -1); fault.KindOf(err) == fault.EndOfEpoch {
+						break
+					}
+				}
+				n, done := d.next(t, r, direct)
+				if done {
+					break
+				}
+				got = append(got, n...)
+			}
+			if !slices.Equal(got, want(cfg.Plan, 0)) {
+				t.Errorf("limit %d: another order", limit)
+			}
+			r.Close()
+		}
+	}
+}
+
 // TestSecondEpochReadsNothing: what fits the limit stays.
 func TestSecondEpochReadsNothing(t *testing.T) {
 	d := write(t, variableShape(t, 2000, 20))

@@ -3,6 +3,7 @@ package node
 import (
 	"container/heap"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 
@@ -25,9 +26,23 @@ func (r *Reader) Needed(cfg RunConfig) (least, good int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	full := r.demand(&cfg, rec, cfg.window(), r.credit(&cfg, r.wantedCredit(&cfg))).total() + aheadChunks*r.largest(cfg.Plan, 1)
+	full := r.demand(&cfg, rec, cfg.window(), r.credit(&cfg, r.wantedCredit(&cfg))).total() + aheadChunks*r.largest(cfg.Plan, 1) +
+		r.measuring(&cfg, rec)
 	cfg.Prefetch = min(cfg.Prefetch, 1)
 	return r.demand(&cfg, rec, cfg.window(), r.credit(&cfg, leastCredit)).total(), full, nil
+}
+
+// measuring is the memory of the chunks that are opened inside one batch. Where sizes vary, all of a batch must be
+// measured before the first of it is used up and frees a chunk; what there is no room for is read twice, sample by
+// sample. How many chunks one batch opens differs: three standard deviations more than the mean, were they random.
+func (r *Reader) measuring(cfg *RunConfig, rec *record) int64 {
+	if rec.fixed {
+		return 0
+	}
+	mean := float64(cfg.ranks()*cfg.World.BatchSize) * float64(cfg.Plan.Chunks()) / float64(max(1, cfg.Plan.Size()))
+	opened := int(min(math.Ceil(mean+3*math.Sqrt(mean))+1, float64(cfg.Plan.Chunks())))
+	open := cfg.window() + leastAhead
+	return r.largest(cfg.Plan, open+opened) - r.largest(cfg.Plan, open)
 }
 
 // demand counts what a run with so large a window must have.

@@ -265,6 +265,11 @@ func (p *pass) hold(open plan.Open, c *resident.Chunk) {
 func (p *pass) announce() {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()
+	p.wake()
+}
+
+// wake is announce when run.mu is held.
+func (p *pass) wake() {
 	if p.awaited > 0 {
 		close(p.arrived)
 		p.arrived = make(chan struct{})

@@ -118,6 +118,34 @@ func (p *pass) earlierFresh(j *job) bool {
 	return false
 }
 
+// tight returns errTight if the reader has no memory for a chunk that j needs and no job before it is left, whose
+// progress would free some; and errYield if there is one that nobody works on, as it must not wait for a worker that
+// waits for it. Nil: what is missing may come.
+func (p *pass) tight(j *job) error {
+	err := p.behind(j)
+	if b := p.run.user.Tight(); b == nil || b.Due >= j.end {
+		return nil
+	}
+	return err
+}
+
+func (p *pass) behind(j *job) error {
+	p.run.mu.Lock()
+	defer p.run.mu.Unlock()
+	err := errTight
+	for _, x := range p.queue {
+		switch {
+		case x == j:
+			return err
+		case x.state == fresh:
+			return errYield
+		case x.state != finished:
+			err = nil
+		}
+	}
+	return err
+}
+
 // errYield says that a job before this one has to be done first.
 var errYield = errors.New("an earlier batch goes first")
 
@@ -137,6 +165,7 @@ func (p *pass) settle(j *job, err error) {
 	switch err {
 	case errYield:
 		j.state = fresh
+		p.wake()
 		return
 	case errHomeless:
 		j.state = homeless
@@ -152,6 +181,7 @@ func (p *pass) assembled() {
 	p.first = false
 	p.setNeed()
 	p.work.Broadcast()
+	p.wake()
 }
 
 // assembler returns one for a goroutine.

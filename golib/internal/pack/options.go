@@ -85,9 +85,9 @@ func (o *Options) check() error {
 	case o.Codec != "auto" && o.Codec != "lz4" && o.Codec != "none":
 		return fault.New(fault.Invalid, "codec %q: must be auto, lz4 or none", o.Codec)
 	case o.ChunkSize != 0 && o.ChunkSize < minGiven || o.ChunkSize > 1<<40:
-		return fault.New(fault.Invalid, "chunk_size %d: must be auto or at least %d bytes", o.ChunkSize, minGiven)
+		return fault.New(fault.Invalid, "chunk_size=%d: expected auto or %d to 2^40 bytes", o.ChunkSize, minGiven)
 	case o.ShardSize < minGiven || o.ShardSize > 1<<44:
-		return fault.New(fault.Invalid, "shard_size %d: must be at least %d bytes", o.ShardSize, minGiven)
+		return fault.New(fault.Invalid, "shard_size=%d: expected %d to 2^44 bytes", o.ShardSize, minGiven)
 	case o.Memory < minMemory:
 		return fault.New(fault.Invalid, "memory %d: must be at least %d bytes", o.Memory, minMemory)
 	case o.Workers < 1 || o.Workers > 1024:

@@ -36,7 +36,7 @@ func openTarget(dir, identity string, o *Options) (*target, *chunk.Manifest, err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EEXIST) {
-			return nil, nil, exists(dir, "is not a directory")
+			return nil, nil, occupied(dir, "is not a directory")
 		}
 		return nil, nil, failed(err, "create", dir)
 	}
@@ -84,7 +84,11 @@ func checkOurs(dir string, overwrite bool) error {
 }
 
 func exists(dir, what string) error {
-	e := fault.New(fault.Invalid, "%s: %s (overwrite replaces it)", dir, what).In(dir)
+	return occupied(dir, what+" (overwrite replaces it)")
+}
+
+func occupied(dir, what string) error {
+	e := fault.New(fault.Invalid, "%s: %s", dir, what).In(dir)
 	e.Errno = syscall.EEXIST
 	return e
 }

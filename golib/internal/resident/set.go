@@ -43,7 +43,8 @@ type Set struct {
 	orphans farthest // cached chunks that no user will use
 	cached  int64    // bytes of unpinned chunks
 	changed chan struct{}
-	waiters int // in Take, on changed
+	changes uint64 // how often it was renewed
+	waiters int    // in Take, on changed
 	closed  bool
 }
 
@@ -76,7 +77,7 @@ type User struct {
 	cached farthest // unpinned chunks that this run uses before any other does; guarded by set.mu
 	share  int64    // bytes it may pin
 	pinned int64    // bytes of the chunks that it holds
-	// stuck is called when a Take begins to wait for memory; see Blocked.
+	// stuck is called when a Take has found no memory and waits for it; see Tight.
 	stuck func()
 
 	blocked      atomic.Pointer[Block]
@@ -85,9 +86,10 @@ type User struct {
 
 // Block says what a Take waits for.
 type Block struct {
-	Chunk uint32
-	Due   int64
-	Since time.Time
+	Chunk  uint32
+	Due    int64
+	Since  time.Time
+	looked uint64 // Set.changes when it looked last; guarded by set.mu
 }
 
 // NewUser adds a run. next may be nil if nothing is known, and so may stuck.
@@ -148,6 +150,16 @@ func (u *User) Taken() (landed, hits int64) { return u.landed.Load(), u.hits.Loa
 // Blocked tells what the run's Take waits for, or nil.
 func (u *User) Blocked() *Block { return u.blocked.Load() }
 
+// Tight is Blocked, but nil while something has changed since the Take looked for memory: it may have it in a moment.
+func (u *User) Tight() *Block {
+	u.set.mu.Lock()
+	defer u.set.mu.Unlock()
+	if b := u.blocked.Load(); b != nil && b.looked == u.set.changes {
+		return b
+	}
+	return nil
+}
+
 // Take pins a chunk that is needed at due, and has it landed if it is not in memory. It returns as soon as the
 // memory for it is found, which is when the chunk may still be on its way (see Chunk.Wait); until then it waits for
 // chunks to be dropped. Runs take in order of due, so that no wait here holds up a chunk that is needed sooner.
@@ -173,11 +185,14 @@ func (u *User) Take(ctx context.Context, id uint32, due int64) (c *Chunk, read b
 		}
 		changed := s.changed
 		s.waiters++
-		s.mu.Unlock()
-		if u.blocked.Load() == nil {
-			u.blocked.Store(&Block{Chunk: id, Due: due, Since: time.Now()})
-			u.stuck()
+		b := u.blocked.Load()
+		if b == nil {
+			b = &Block{Chunk: id, Due: due, Since: time.Now()}
+			u.blocked.Store(b)
 		}
+		b.looked = s.changes
+		s.mu.Unlock()
+		u.stuck()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -315,6 +330,7 @@ func (s *Set) evict(away int64) bool {
 func (s *Set) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
+	s.changes++
 }
 
 // Rekey asks the run anew when it uses what is cached: its plan has changed (another epoch).

@@ -55,6 +55,19 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def exchange(text: str) -> str | float:
+    """Argument type: who gets what: a word, or a fraction."""
+    if text in ("local", "uniform", "off"):
+        return text
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = -1
+    if not 0 <= fraction <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not local, uniform, off or a fraction from 0 to 1")
+    return fraction
+
+
 def print_json(value: Any) -> None:
     """Prints one JSON value."""
     print(json.dumps(value, ensure_ascii=False, indent=2))

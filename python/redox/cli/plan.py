@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import _native
 from ..errors import StateError
-from .output import Parsers, command, count, positive, print_json
+from ..state import parse_state
+from .output import Parsers, command, count, exchange, positive, print_json
 
 _STATE = ("seed", "shuffle", "epoch", "partitions", "window", "keep", "plan_hash", "position")
 
@@ -38,6 +39,15 @@ def add(parsers: Parsers) -> None:
     parser.add_argument("--window", type=positive, default=None, metavar="N", help="chunks open for mixing")
     parser.add_argument("--partitions", type=positive, default=None, metavar="N", help="slices of an epoch")
     parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction, default=None, help="or the stored order")
+    parser.add_argument(
+        "--exchange",
+        type=exchange,
+        default=None,
+        metavar="HOW",
+        help="who gets what: local (default), uniform, off, 0.25",
+    )
+    parser.add_argument("--keep", choices=("epoch", "run"), default=None, help="how chunks are dealt (epoch)")
+    parser.add_argument("--drop-last", action="store_true", default=None, help="without an incomplete last batch")
     parser.add_argument("--keys", action="store_true", default=False, help="tell keys instead of stored numbers")
 
 
@@ -67,7 +77,7 @@ def _options(args: argparse.Namespace, dataset: int) -> dict[str, Any]:
     options |= {"world_size": args.world_size, "nodes": args.nodes}
     if args.state is not None:
         options.update(_of_state(args.state, dataset))
-    for name in ("epoch", "seed", "window", "partitions", "shuffle"):
+    for name in ("epoch", "seed", "window", "partitions", "shuffle", "exchange", "keep", "drop_last"):
         value = getattr(args, name)
         if value is not None:
             options[name] = value
@@ -78,11 +88,10 @@ def _of_state(file: str, dataset: int) -> dict[str, Any]:
     """The plan's options out of a saved state."""
     with open(file, encoding="utf-8") as stream:
         state = json.load(stream)
-    if not isinstance(state, dict):
-        raise StateError(f"{file} is no state: expected a JSON object, as state_dict() gives it")
-    fingerprint = _native.dataset_info(dataset)["fingerprint"]
-    if state.get("dataset", fingerprint) != fingerprint:
-        raise StateError(f"{file} is a state of data set {state['dataset']}, this is {fingerprint}")
+    try:
+        parse_state(state, _native.dataset_info(dataset)["fingerprint"])
+    except StateError as error:
+        raise StateError(f"{file}: {error}") from None
     if state.get("subset"):
         raise StateError(f"{file} is a state of a run over a subset; Dataset.batch_indices(subset=…) tells its batches")
     return {name: state[name] for name in _STATE if state.get(name) is not None}

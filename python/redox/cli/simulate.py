@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ..simulating import simulate
-from .output import Parsers, command, count, positive, print_json, print_table, size_or_auto
+from .output import Parsers, command, count, exchange, positive, print_json, print_table, size_or_auto
 
 
 def add(parsers: Parsers) -> None:
@@ -30,7 +30,9 @@ def add(parsers: Parsers) -> None:
     parser.add_argument("--epoch", type=count, default=0, metavar="N", help="which one")
     parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the order")
     parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction, default=True, help="or the stored order")
-    parser.add_argument("--exchange", choices=("local", "uniform", "off"), default="local", help="who gets what")
+    parser.add_argument(
+        "--exchange", type=exchange, default="local", metavar="HOW", help="who gets what: local, uniform, off, 0.25"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
