@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redox
+from redox.meeting import Meeting, Place
+from redox.world import World
 from test_cluster import BATCH, environment, free_port, planned, script, told
 
 pytest.importorskip("torch")
@@ -80,3 +85,33 @@ def test_a_plan_with_ranks_of_each_node(pack: Any) -> None:
         assert (batch != data.batch_indices(2, nodes=[2, 1], **options)).any()
         with pytest.raises(ValueError, match="nodes=\\[1, 1\\]"):
             data.batch_indices(2, nodes=[1, 1], **options)
+
+
+_STORE = """
+import sys, time
+from torch.distributed import TCPStore
+print(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).port, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_store_that_is_lost(how: signal.Signals) -> None:
+    process = subprocess.Popen([sys.executable, "-c", _STORE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        meeting = Meeting(
+            Place("127.0.0.1", int(process.stdout.readline()), ""), World(0, 2, 2), ("x", 0), 0, engine=False
+        )
+        threading.Timer(0.5, process.send_signal, [how]).start()
+        began = time.monotonic()
+        with pytest.raises(redox.PeerError, match=r"store at 127.0.0.1:\d+, where the nodes meet, can't be reached"):
+            meeting.hold(b'{"static": false, "met": false}', lambda cards, wait_s: None, 3.0)
+        meeting.hold(b'{"static": false, "met": true}', lambda cards, wait_s: None, 3.0)  # goes on without
+        assert time.monotonic() - began < 15
+        began = time.monotonic()
+        meeting.hold(b'{"static": false, "met": true}', lambda cards, wait_s: None, 3.0)
+        assert time.monotonic() - began < 1  # not in every epoch
+    finally:
+        process.kill()
+        process.communicate()
