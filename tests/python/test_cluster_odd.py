@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import redox
 from redox.meeting import Meeting, Place
@@ -115,3 +116,38 @@ def test_a_store_that_is_lost(how: signal.Signals) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def second_node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Options of a rank that the environment, as this process has changed it, gives another node."""
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "REDOX_TLS_CA", "REDOX_INTERFACE"):
+        monkeypatch.delenv(name, raising=False)
+    ports = (free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_DGRAM))
+    monkeypatch.setenv("REDOX_PEERS", ",".join(f"127.0.0.1:{port}" for port in ports))
+    monkeypatch.setenv("REDOX_TOKEN", "a token for this test")
+    return {"batch_size": BATCH, "rank": 0, "world_size": 2, "nodes": 2, "timeout": 2.0}
+
+
+def test_an_environment_that_the_program_has_set(
+    pack: Any, second_node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(redox.StallError, match=r"with node 1 at 127\.0\.0\.1"):
+        next(iter(redox.RedoxDataset(pack(), **second_node)))
+    monkeypatch.setenv("REDOX_TOKEN", "short")
+    with pytest.raises(ValueError, match="REDOX_TOKEN: the token has 5 bytes"):
+        next(iter(redox.RedoxDataset(pack(), **second_node)))
+
+
+def test_the_memory_that_is_said_to_be_needed_is_enough(tmp_path: Path, second_node: dict[str, Any]) -> None:
+    path = str(tmp_path / "large.redox")
+    with redox.Writer(path, chunk_size="256kb", codec="none") as target:
+        for number in range(320):
+            target.write({"x": np.full(4096, number)})
+    with pytest.raises(redox.MemoryLimitError) as refused:
+        next(iter(redox.RedoxDataset(path, memory_limit="1mb", **second_node)))
+    assert refused.value.given == 1 << 20
+    assert refused.value.needed is not None
+    assert refused.value.needed > 2 << 20  # of which the connections take more than of 1 MiB
+    with pytest.raises(redox.StallError):  # there is nobody else
+        next(iter(redox.RedoxDataset(path, memory_limit=refused.value.needed, **second_node)))
