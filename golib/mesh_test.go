@@ -1,6 +1,9 @@
 package redox
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestLimitForIsTheLeast(t *testing.T) {
 	for _, nodes := range []int{2, 3, 8, 200} {
@@ -13,5 +16,17 @@ func TestLimitForIsTheLeast(t *testing.T) {
 				t.Errorf("%d nodes: %d would be enough for %d, not only %d", nodes, less, rest, limit)
 			}
 		}
+	}
+}
+
+func TestCardsWithoutTerms(t *testing.T) {
+	m := &Mesh{terms: terms{Dataset: "a", Seed: 1, Ranks: []int{1, 1}}}
+	cards, err := m.read([]byte(`[{"node": 0, "address": "a:1"}, {"node": 1, "address": "b:1", "terms": {"dataset": "a", "seed": 1, "ranks": [1, 1]}}]`))
+	if err != nil || len(cards) != 2 || cards[0].Address != "a:1" || cards[1].Node != 1 {
+		t.Errorf("%v, %v", cards, err)
+	}
+	_, err = m.read([]byte(`[{"node": 0}, {"node": 1, "terms": {"dataset": "a", "seed": 2, "ranks": [1, 1]}}]`))
+	if err == nil || !strings.Contains(err.Error(), "shuffle_seed=1 here differs from shuffle_seed=2 on node 1") {
+		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from redox.options import Options
     from redox.world import World
 
-__all__ = ["Meeting", "Place", "exchanging"]
+__all__ = ["Meeting", "Place", "exchanging", "short"]
 
 _log = logging.getLogger("redox")
 
@@ -146,7 +146,7 @@ class Meeting:
             return
         left = max(timeout_s - (time.monotonic() - began), min(timeout_s, _CONNECT_S))
         # Nodes that run already look for this one when they begin their next epoch.
-        meet(b"[" + b",".join(cards) + b"]", 0.0 if again else left)
+        meet(short(cards, told.get("terms")), 0.0 if again else left)
 
     def _cards(self, card: bytes, timeout_s: float, *, known: bool) -> tuple[list[bytes], bool]:
         """Do what `_swap` does, in a thread: where the store's process is frozen, PyTorch waits for it for ever."""
@@ -204,6 +204,22 @@ class Meeting:
                         f"node {node} loads another data set (fingerprint {other}) than node {self._world.node} "
                         f"(fingerprint {self._name[0]}): all nodes must load the same data sets in the same order"
                     )
+
+
+def short(cards: list[bytes], terms: Any) -> bytes:
+    """Return cards as one JSON array, without the terms of those that agree with this node, which are most of it.
+
+    Args:
+        cards: Of all nodes.
+        terms: Of this one.
+    """
+    listed = [json.loads(card) for card in cards]
+    for card in listed:
+        if card.get("terms") == terms:
+            card.pop("terms", None)
+    wanted = ("node", "address", "fingerprint", "incarnation", "seal", "terms")
+    kept = [{name: card[name] for name in wanted if name in card} for card in listed]
+    return json.dumps(kept, separators=(",", ":")).encode()
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import redox
-from redox.meeting import Meeting, Place
+from redox import wire
+from redox.meeting import Meeting, Place, short
 from redox.world import World
 from test_cluster import BATCH, environment, free_port, planned, script, told
 
@@ -151,3 +152,16 @@ def test_the_memory_that_is_said_to_be_needed_is_enough(tmp_path: Path, second_n
     assert refused.value.needed > 2 << 20  # of which the connections take more than of 1 MiB
     with pytest.raises(redox.StallError):  # there is nobody else
         next(iter(redox.RedoxDataset(path, memory_limit=refused.value.needed, **second_node)))
+
+
+def test_the_cards_of_many_nodes_fit_into_a_message() -> None:
+    nodes = 500
+    terms = {"release": "1.0.0", "dataset": "f" * 64, "seed": 7, "plan_hash": "a" * 64, "ranks": [8] * nodes}
+    card = {"address": "10.123.123.123:54321", "fingerprint": "b" * 64, "incarnation": 1 << 51, "seal": "c" * 44}
+    cards = [{"node": node, **card, "terms": terms, "static": False, "complete": False} for node in range(nodes)]
+    cards[3]["terms"] = {**terms, "seed": 8}
+    told = short([json.dumps(one).encode() for one in cards], terms)
+    assert len(told) < wire.MAX - 100
+    listed = json.loads(told)
+    assert listed[3] == {"node": 3, **card, "terms": {**terms, "seed": 8}}
+    assert listed[4] == {"node": 4, **card}
