@@ -11,9 +11,17 @@
 // boundary.
 package main
 
+/*
+#include <stdlib.h>
+*/
+import "C"
+
 import (
 	"os"
 	"runtime"
+	"unsafe"
+
+	redox "github.com/redox-loader/redox/golib"
 )
 
 // Go gets one processor more than there are. Otherwise, while all of them assemble batches, a thread that enters the
@@ -23,6 +31,18 @@ func init() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	}
+}
+
+func init() { redox.Getenv = getenv }
+
+// getenv reads the environment as it is now.
+func getenv(name string) string {
+	key := C.CString(name)
+	defer C.free(unsafe.Pointer(key))
+	if value := C.getenv(key); value != nil {
+		return C.GoString(value)
+	}
+	return ""
 }
 
 func main() {}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 )
 
 // namesPeers says whether the environment has the addresses of all nodes.
-func namesPeers() bool { return os.Getenv("REDOX_PEERS") != "" }
+func namesPeers() bool { return Getenv("REDOX_PEERS") != "" }
 
 func errNoPeers(nodes int) error {
 	return fault.New(fault.Invalid, "%d nodes are to exchange samples, and nothing says how they find each other: set "+
@@ -28,7 +27,7 @@ func staticPeers(nodes, ordinal int) ([]peer.Card, error) {
 	if !namesPeers() {
 		return nil, nil
 	}
-	text := os.Getenv("REDOX_PEERS")
+	text := Getenv("REDOX_PEERS")
 	bad := func(why string) error {
 		return fault.New(fault.Invalid, "the environment has REDOX_PEERS=%q: %s", text, why)
 	}
@@ -80,8 +79,8 @@ func portStride(ports []int) int {
 // identity is what this node proves itself with: certificate files; what a token derives; else a key of its own, whose
 // fingerprint is on its card.
 func identity(static bool) (peer.Identity, error) {
-	token := os.Getenv("REDOX_TOKEN")
-	ca, cert, key := os.Getenv("REDOX_TLS_CA"), os.Getenv("REDOX_TLS_CERT"), os.Getenv("REDOX_TLS_KEY")
+	token := Getenv("REDOX_TOKEN")
+	ca, cert, key := Getenv("REDOX_TLS_CA"), Getenv("REDOX_TLS_CERT"), Getenv("REDOX_TLS_KEY")
 	switch {
 	case ca != "" && cert != "" && key != "":
 		return peer.Files(ca, cert, key)
@@ -112,7 +111,7 @@ func (o *meshOptions) listen(static []peer.Card, node int) (string, error) {
 	}
 	choice := o.Interface
 	if choice == "" {
-		choice = os.Getenv("REDOX_INTERFACE")
+		choice = Getenv("REDOX_INTERFACE")
 	}
 	var address netip.Addr
 	var err error
@@ -190,7 +189,7 @@ func resolve(what, host string) (netip.Addr, error) {
 // this one: its name may then mean a loopback address, which would be of no use to the others.
 func reaching(host string) (netip.Addr, error) {
 	if host == "" {
-		host = os.Getenv("MASTER_ADDR")
+		host = Getenv("MASTER_ADDR")
 	}
 	if host == "" {
 		return netip.Addr{}, fault.New(fault.Invalid, "which address to listen on is not known: set REDOX_INTERFACE to the name or "+

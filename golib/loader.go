@@ -89,7 +89,7 @@ func (d *Dataset) NewLoader(optionsJSON []byte, resolve Resolver) (*Loader, erro
 	if err != nil {
 		engine.Close()
 		mesh.Close()
-		return nil, o.explained(err, mesh.memory())
+		return nil, o.explained(err, mesh)
 	}
 	seed, _ := o.seed() // newPlan has checked it
 	rho, _ := d.rho()
@@ -200,14 +200,16 @@ func automaticLimit(reader *node.Reader, cfg node.RunConfig) (int64, error) {
 }
 
 // explained says of a limit that nobody gave where it came from, and adds what the connections take.
-func (o *loaderOptions) explained(err error, connections int64) error {
+func (o *loaderOptions) explained(err error, mesh *Mesh) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Memory || o.Share != 0 {
 		return err
 	}
-	if connections > 0 {
-		f.Needed, f.Given = f.Needed+connections, f.Given+connections
-		f.Message += fmt.Sprintf(" (besides, connections to the other nodes take %d bytes: memory_limit=%d is needed)", connections, f.Needed)
+	if mesh != nil {
+		needed := limitFor(mesh.Nodes(), f.Needed)
+		f.Message += fmt.Sprintf(" (besides, connections to the other nodes take %d bytes: memory_limit=%d is needed)",
+			needed-f.Needed, needed)
+		f.Needed, f.Given = needed, f.Given+mesh.memory()
 	}
 	if limit, _ := o.memoryLimit(); limit == 0 {
 		f.Message = `memory_limit="auto" takes at most half of the memory that this process may use: ` + f.Message

@@ -108,6 +108,15 @@ func meshMemory(nodes int, limit int64) int64 {
 	return peers * each
 }
 
+// limitFor is the smallest memory_limit that leaves so much beside the connections, which take more of a larger one.
+func limitFor(nodes int, rest int64) int64 {
+	limit := rest
+	for limit-meshMemory(nodes, limit) < rest {
+		limit = rest + meshMemory(nodes, limit)
+	}
+	return limit
+}
+
 // Bytes of one connection: enough for some Gbit/s between machines of one place; and the least that is worth it.
 const (
 	mostWindow  = 2 << 20
@@ -125,7 +134,9 @@ func (m *Mesh) memory() int64 {
 // card is what a node tells the others: how to reach it, and its terms, so that a difference can be named.
 type card struct {
 	peer.Card
-	Terms terms `json:"terms"`
+	// Terms may be missing where they are those of the node that the card is brought to: there are thousands of nodes, and
+	// messages to an engine are bounded. HELLO compares them anyway.
+	Terms *terms `json:"terms,omitempty"`
 }
 
 // CardJSON is what the other nodes must be given. Where the environment names all nodes it says so, and no card needs
@@ -136,7 +147,7 @@ func (m *Mesh) CardJSON() ([]byte, error) {
 		Static   bool `json:"static"`
 		Met      bool `json:"met"`      // before
 		Complete bool `json:"complete"` // all are connected
-	}{card{m.Card(), m.terms}, m.static != nil, m.met.Load(), m.Complete()})
+	}{card{m.Card(), &m.terms}, m.static != nil, m.met.Load(), m.Complete()})
 }
 
 // Meet gives the mesh the cards of all nodes (a JSON array), or none where the environment names them. With a timeout
@@ -198,7 +209,10 @@ func (m *Mesh) read(cardsJSON []byte) ([]peer.Card, error) {
 	cards := make([]peer.Card, len(all))
 	for i := range all {
 		cards[i] = all[i].Card
-		if what := m.terms.differ(&all[i].Terms); what != "" {
+		if all[i].Terms == nil {
+			continue
+		}
+		if what := m.terms.differ(all[i].Terms); what != "" {
 			return nil, fault.New(fault.Invalid, "%s on node %d: all ranks of all nodes must use the same data set, options and "+
 				"release", what, cards[i].Node)
 		}

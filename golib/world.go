@@ -2,7 +2,6 @@ package redox
 
 import (
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
@@ -38,7 +37,7 @@ func (o *planOptions) world() (world, error) {
 		return w, fault.New(fault.Invalid, "rank=%d was given without world_size: expected both or neither", *o.Rank)
 	default:
 		var err error
-		if w.rank, w.size, err = fromEnvironment(os.Getenv); err != nil {
+		if w.rank, w.size, err = fromEnvironment(Getenv); err != nil {
 			return w, err
 		}
 	}

@@ -129,7 +129,8 @@ redox_status redox_stats(redox_loader loader, char *json, size_t cap, size_t *ne
 /* Wakes every call that waits in this loader (REDOX_ECANCELED). The loader stays usable. */
 redox_status redox_cancel(redox_loader loader);
 /* At the end of a program of several nodes: waits until what other nodes want of an epoch that was delivered whole has been
- * sent to them, else they have to read it from storage. REDOX_ETIMEDOUT: not all of it. */
+ * sent to them, else they have to read it from storage. Nodes that have gone are not waited for. REDOX_ETIMEDOUT: not all
+ * of it. */
 redox_status redox_loader_rest(redox_loader loader, int64_t timeout_ms);
 redox_status redox_loader_close(redox_loader loader);
 

@@ -8,30 +8,35 @@ imported where such a store is.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import logging
 import os
+import queue
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from redox.errors import PeerError, StallError
+from redox.errors import Error, PeerError, StallError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from redox.options import Options
     from redox.world import World
 
-__all__ = ["Meeting", "Place", "exchanging"]
+__all__ = ["Meeting", "Place", "exchanging", "short"]
 
 _log = logging.getLogger("redox")
 
 _AGAIN_S = 3.0  # for those who have met before: they can go on without
 _CONNECT_S = 10.0  # at least, for connecting to nodes whose cards came late
+_LOST_S = 60.0  # between two looks for a store that was lost
+_SWAP_S = 2.0  # for what a store answers at once, beyond the patience with the other nodes
 _GRACE_S = 3.0  # before what a missing node did instead is looked at
 
 
@@ -91,6 +96,7 @@ class Meeting:
 
     def __init__(self, place: Place | None, world: World, name: tuple[str, int], number: int, *, engine: bool) -> None:
         self._place, self._world, self._name, self._number, self._engine = place, world, name, number, engine
+        self._looks = 0.0  # not before, once the store could not be reached
 
     def options(self) -> dict[str, Any]:
         """Return the options of a mesh, beyond those of its loaders.
@@ -128,17 +134,42 @@ class Meeting:
             return
         assert self._place is not None  # or options would have raised
         began = time.monotonic()
+        if told["met"] and began < self._looks:
+            return
         try:
-            store = _connect(self._place, _AGAIN_S if told["met"] else timeout_s)
-            cards, again = self._swap(store, card, timeout_s, known=told["met"])
+            cards, again = self._cards(card, timeout_s, known=told["met"])
         except (PeerError, StallError) as error:
             if not told["met"]:
                 raise
+            self._looks = time.monotonic() + _LOST_S
             _log.warning("node %d can't look for nodes that were started anew: %s", self._world.node, error)
             return
         left = max(timeout_s - (time.monotonic() - began), min(timeout_s, _CONNECT_S))
         # Nodes that run already look for this one when they begin their next epoch.
-        meet(b"[" + b",".join(cards) + b"]", 0.0 if again else left)
+        meet(short(cards, told.get("terms")), 0.0 if again else left)
+
+    def _cards(self, card: bytes, timeout_s: float, *, known: bool) -> tuple[list[bytes], bool]:
+        """Do what `_swap` does, in a thread: where the store's process is frozen, PyTorch waits for it for ever."""
+        place = self._place
+        assert place is not None
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def swap() -> None:
+            try:
+                answers.put(self._swap(_connect(place, connect_s), card, timeout_s, known=known))
+            except BaseException as error:
+                answers.put(error)  # for who waits
+
+        connect_s = _AGAIN_S if known else timeout_s
+        threading.Thread(target=swap, name="redox-meet", daemon=True).start()
+        with _reached(place):
+            try:
+                answer = answers.get(timeout=connect_s + _SWAP_S)
+            except queue.Empty:
+                raise TimeoutError("it does not answer") from None
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer  # type: ignore[no-any-return]
 
     def _swap(self, store: Any, card: bytes, timeout_s: float, *, known: bool) -> tuple[list[bytes], bool]:
         """Publish a card; return those of all nodes, and whether this node has been here before."""
@@ -175,17 +206,42 @@ class Meeting:
                     )
 
 
-def _connect(place: Place, timeout_s: float) -> Any:
-    """Return a new connection to the store."""
+def short(cards: list[bytes], terms: Any) -> bytes:
+    """Return cards as one JSON array, without the terms of those that agree with this node, which are most of it.
+
+    Args:
+        cards: Of all nodes.
+        terms: Of this one.
+    """
+    listed = [json.loads(card) for card in cards]
+    for card in listed:
+        if card.get("terms") == terms:
+            card.pop("terms", None)
+    wanted = ("node", "address", "fingerprint", "incarnation", "seal", "terms")
+    kept = [{name: card[name] for name in wanted if name in card} for card in listed]
+    return json.dumps(kept, separators=(",", ":")).encode()
+
+
+@contextlib.contextmanager
+def _reached(place: Place) -> Iterator[None]:
+    """Make PeerError of what PyTorch raises when a store is lost."""
     distributed: Any = importlib.import_module("torch.distributed")
     try:
-        return distributed.TCPStore(
-            place.host, place.port, is_master=False, timeout=timedelta(seconds=timeout_s), wait_for_workers=False
-        )
+        yield
     except (distributed.DistError, OSError) as error:
+        if isinstance(error, Error):
+            raise
         raise PeerError(
             f"the store at {place.host}:{place.port}, where the nodes meet, can't be reached: {error}", peer=place.host
         ) from None
+
+
+def _connect(place: Place, timeout_s: float) -> Any:
+    """Return a new connection to the store."""
+    distributed: Any = importlib.import_module("torch.distributed")
+    return distributed.TCPStore(
+        place.host, place.port, is_master=False, timeout=timedelta(seconds=timeout_s), wait_for_workers=False
+    )
 
 
 def _nobody(missing: list[int], nodes: int, waited: float) -> StallError:

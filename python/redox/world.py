@@ -179,7 +179,12 @@ def _nodes(size: int, local_name: str, nodes_name: str) -> Any:
     nodes = _number(nodes_name) if nodes_name else None
     if not counts:
         peers = os.environ.get("REDOX_PEERS")  # names one address for each node
-        return peers.count(",") + 1 if peers else 1
+        named = peers.count(",") + 1 if peers else 1
+        if named > size:
+            raise ValueError(
+                f"the environment has REDOX_PEERS={peers!r}: {named} addresses, one for each node, but {size} ranks"
+            )
+        return named
     if len(counts) == 1 and nodes is None and size % counts[0] == 0:
         return size // counts[0]
     if len(counts) == 1 and nodes is not None and nodes * counts[0] == size:

@@ -60,3 +60,11 @@ def test_an_environment_without_a_rank_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_impossible_worlds(arguments: tuple[int | None, int | None, int | None]) -> None:
     with pytest.raises(ValueError, match=r"rank|world_size|nodes"):
         World.resolve(*arguments)
+
+
+def test_more_addresses_than_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("REDOX_PEERS", "a:1,b:1,")
+    with pytest.raises(ValueError, match="REDOX_PEERS='a:1,b:1,': 3 addresses"):
+        World.resolve()

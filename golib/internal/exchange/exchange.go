@@ -84,6 +84,8 @@ type Lane interface {
 	// Shed gives up what is queued below a global position, as Skip does: the memory is needed. Done(false) has been
 	// called for all of it when it returns, but for samples that are being written just now.
 	Shed(below int64)
+	// Owes says whether samples that were given to Send are still to go to a node that is connected.
+	Owes() bool
 	// Close ends the lane. Receivers are told that nothing more comes. Done(false) is called for what was not sent.
 	Close()
 }

@@ -68,6 +68,7 @@ type Run struct {
 	cancel   chan struct{}
 	closed   bool
 	stop     chan struct{} // closed by Close
+	deserted time.Time     // since when none that is owed anything is connected, as far as Rest has looked
 	spare    []*job
 }
 

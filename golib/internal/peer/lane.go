@@ -106,6 +106,9 @@ func (l *lane) meet(s *session) {
 		end = math.MaxUint64
 	}
 	l.inflows[s.peer.node] = inflow{session: s, from: l.next, upto: l.next, end: end}
+	if l.next > 0 {
+		s.tell(l) // or it would keep what it has for this lane as long as nothing more is expected of it
+	}
 }
 
 // part ends with a session: what its node was to send is lost.

@@ -36,9 +36,15 @@ func (m *Mesh) Meet(cards []Card) error {
 			m.work.Go(func() { s.close(codeStale, "") }) // its process has ended, or will
 		}
 	}
+	before := m.met
 	m.met = !m.identity.needsCards() || !slices.ContainsFunc(m.peers, func(p *peer) bool {
 		return p.node != m.config.Node && p.card.Fingerprint == Fingerprint{}
 	})
+	if m.met && !before {
+		for _, p := range m.peers {
+			signal(p.meet) // who dials has waited for the others' cards, too
+		}
+	}
 	m.change()
 	return nil
 }

@@ -176,6 +176,18 @@ func (l *lane) busy() bool {
 	return false
 }
 
+// Owes says whether samples are still to go to a node that is connected.
+func (l *lane) Owes() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.outlets {
+		if l.inflows[o.node].session != nil && (o.busy || len(o.items()) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
 // wake has the pusher of a node look at its queues.
 func (m *Mesh) wake(node int) {
 	m.mu.Lock()

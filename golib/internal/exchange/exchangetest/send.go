@@ -85,6 +85,19 @@ func (l *lane) Shed(below int64) {
 	}
 }
 
+// Owes implements exchange.Lane.
+func (l *lane) Owes() bool {
+	n := l.node.net
+	n.mu.Lock()
+	defer n.unlock()
+	for to, queue := range l.queues {
+		if len(queue) > 0 && !n.links[l.node.number][l.of[to]].down {
+			return true
+		}
+	}
+	return false
+}
+
 // pump sends what credit and link allow to the ranks of a node, in the order of positions.
 func (l *lane) pump(node int) {
 	n := l.node.net
