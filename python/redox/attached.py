@@ -70,7 +70,6 @@ class AttachedSession(Session):
         options = self.options.native(self.world)
         for name in ("rank", "prefetch"):
             options.pop(name)
-        options["memory_limit"] = self.options.memory_limit  # of the node, and so is the engine
         subset = self.options.subset
         chosen = subset.numbers.tobytes() if subset is not None and subset.numbers is not None else None
         greeting = {

@@ -93,9 +93,6 @@ class Options:
             "nodes": list(world.uneven) or world.nodes,
             "prefetch": prefetch,
         }
-        if isinstance(self.memory_limit, int):
-            # The limit is the node's. Each of its ranks reads for itself, within its share.
-            options["memory_limit"] = max(1, self.memory_limit // world.ranks_here)
         if self.window is not None:
             options["window"] = self.window
         if self.fields is not None:
@@ -133,7 +130,7 @@ def choice(option: str, value: Any, *accepted: str) -> str:
 
 
 def _seconds(option: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value <= 1e9:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1e9:
         raise ValueError(f"{option}={value!r}: expected seconds, more than 0 and at most 1e9")
     return float(value)
 
@@ -141,7 +138,7 @@ def _seconds(option: str, value: Any) -> float:
 def _exchange(value: Any) -> str | float:
     if isinstance(value, str) and value in ("local", "uniform", "off"):
         return value
-    if not isinstance(value, bool) and isinstance(value, Real) and 0 <= value <= 1:
+    if not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) <= 1:
         return float(value)
     raise ValueError(f"exchange={value!r}: expected 'local', 'uniform', 'off' or a fraction from 0 to 1")
 

@@ -144,18 +144,13 @@ class Session:
             if self._mesh is None:
                 self._mesh = _Mesh(opened, {**options, **self.meeting.options()})
             options["mesh"] = self._mesh.number
-        try:
-            if self._loaders:
-                try:
-                    return _Loader(opened, {**options, "share": self._loaders[0].handle}, self.fields)
-                except MemoryLimitError:
-                    if self.options.memory_limit != "auto":
-                        raise
-            return _Loader(opened, options, self.fields)
-        except MemoryLimitError as error:
-            if isinstance(self.options.memory_limit, int):
-                raise _of_the_node(error, self.options.memory_limit, self.world.ranks_here) from None
-            raise
+        if self._loaders:
+            try:
+                return _Loader(opened, {**options, "share": self._loaders[0].handle}, self.fields)
+            except MemoryLimitError:
+                if self.options.memory_limit != "auto":
+                    raise
+        return _Loader(opened, options, self.fields)
 
     def meet(self) -> None:
         """Connect this node with those that are not connected with it; before the first pass, wait for all of them."""
@@ -316,15 +311,6 @@ def share_of(facts: Facts, options: Options, world: World) -> Share:
     """Return how an epoch is cut for this rank."""
     size = facts.samples if options.subset is None else options.subset.size
     return Share(size, options.batch_size, world.size, world.rank, options.drop_last, options.pad is not False)
-
-
-def _of_the_node(error: MemoryLimitError, limit: int, ranks: int) -> MemoryLimitError:
-    """Say a rank's lack of memory in terms of the limit that was given, which is the node's."""
-    if ranks == 1:
-        return error
-    needed = None if error.needed is None else error.needed * ranks
-    message = f"{error} (memory_limit={limit} is shared by {ranks} ranks on this node; all of them need {needed} bytes)"
-    return MemoryLimitError(message, needed=needed, given=limit, window=error.window)
 
 
 _LARGEST = ("resident_bytes", "resident_peak")
