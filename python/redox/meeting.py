@@ -153,10 +153,11 @@ class Meeting:
         place = self._place
         assert place is not None
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        until = time.monotonic() + timeout_s
 
         def swap() -> None:
             try:
-                answers.put(self._swap(_connect(place, connect_s), card, timeout_s, known=known))
+                answers.put(self._swap(_connect(place, connect_s), card, until, known=known))
             except BaseException as error:
                 answers.put(error)  # for who waits
 
@@ -171,8 +172,15 @@ class Meeting:
                 raise answer
             return answer  # type: ignore[no-any-return]
 
-    def _swap(self, store: Any, card: bytes, timeout_s: float, *, known: bool) -> tuple[list[bytes], bool]:
-        """Publish a card; return those of all nodes, and whether this node has been here before."""
+    def _swap(self, store: Any, card: bytes, until: float, *, known: bool) -> tuple[list[bytes], bool]:
+        """Publish a card; return those of all nodes, and whether this node has been here before.
+
+        Args:
+            store: Where they meet.
+            card: Of this node.
+            until: When to give up, as `time.monotonic` has it.
+            known: Whether it has been here before.
+        """
         prefix = f"redox/{self._place.job if self._place else ''}/{'engine' if self._engine else 'trainer'}"
         by_name = f"{prefix}/{self._name[0]}/{self._name[1]}"
         by_number = f"{prefix}/number/{self._number}"
@@ -181,15 +189,16 @@ class Meeting:
         store.set(f"{by_name}/{mine}", card)
         store.set(f"{by_number}/{mine}", self._name[0])
         began, pause = time.monotonic(), 0.005
+        grace = min(_GRACE_S, (until - began) / 2)
         missing = [node for node in all_nodes if node != mine]
         while True:
             missing = [node for node in missing if not store.check([f"{by_name}/{node}"])]
             waited = time.monotonic() - began
             if not missing:
                 return [card if node == mine else store.get(f"{by_name}/{node}") for node in all_nodes], again
-            if waited > min(_GRACE_S, timeout_s / 2):
+            if waited > grace:
                 self._compare(store, by_number, missing)
-            if waited > timeout_s:
+            if time.monotonic() > until:
                 raise _nobody(missing, self._world.nodes, waited)
             time.sleep(pause)
             pause = min(0.2, 2 * pause)
