@@ -119,7 +119,9 @@ func (o *meshOptions) listen(static []peer.Card, node int) (string, error) {
 	case choice != "":
 		address, err = ofInterface(choice)
 	case static != nil:
-		address, err = resolve("REDOX_PEERS", host)
+		if address, err = resolve("REDOX_PEERS", host); err == nil {
+			address = outward(host, address)
+		}
 	default:
 		address, err = reaching(o.Reach)
 	}
@@ -203,15 +205,19 @@ func reaching(host string) (netip.Addr, error) {
 	if err != nil {
 		return address, fault.Wrap(fault.Invalid, err, "no route to %s, where the nodes meet; REDOX_INTERFACE chooses an interface", host)
 	}
-	_, literal := netip.ParseAddr(host)
-	if !address.IsLoopback() || host == "localhost" || literal == nil {
-		return address, nil
+	return outward(host, address), nil
+}
+
+// outward replaces a loopback address that a name means on its own machine alone, as Debian's 127.0.1.1: the address of
+// the default route is the best guess.
+func outward(host string, address netip.Addr) netip.Addr {
+	if _, err := netip.ParseAddr(host); err == nil || !address.IsLoopback() || host == "localhost" {
+		return address
 	}
-	// Debian's 127.0.1.1 for the own name, for example: the address of the default route is the best guess.
-	if address, err := source(netip.AddrFrom4([4]byte{192, 0, 2, 1})); err == nil {
-		return address, nil
+	if found, err := source(netip.AddrFrom4([4]byte{192, 0, 2, 1})); err == nil {
+		return found
 	}
-	return address, nil
+	return address
 }
 
 // source is the address from which this machine would send to another.

@@ -2,6 +2,7 @@ package redox
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -58,5 +59,22 @@ func TestStaticPeersThatAreNone(t *testing.T) {
 		if _, err := staticPeers(2, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", peers, err, want)
 		}
+	}
+}
+
+// TestOwnNameOnDebian: there the own name means 127.0.1.1, where no other machine would find this one.
+func TestOwnNameOnDebian(t *testing.T) {
+	own := netip.MustParseAddr("127.0.1.1")
+	for _, host := range []string{"127.0.1.1", "localhost"} {
+		if got := outward(host, own); got != own {
+			t.Errorf("%s became %v", host, got)
+		}
+	}
+	route, err := source(netip.MustParseAddr("192.0.2.1"))
+	if err != nil {
+		t.Skip("there is no route to other machines")
+	}
+	if got := outward("node7", own); got != route {
+		t.Errorf("node7 is %v, others reach it at %v", got, route)
 	}
 }
