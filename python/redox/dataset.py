@@ -69,6 +69,7 @@ class Dataset:
         return Dataset, (self._facts.path,)
 
     def __enter__(self) -> Dataset:
+        self._handle()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -244,7 +245,13 @@ class Dataset:
         )  # fmt: skip
         session = Session(self._facts, options, World())
         session.set_epoch(whole("epoch", epoch, 0, (1 << 63) - 1))
-        return batches_of(session)
+        return self._while_open(batches_of(session))
+
+    def _while_open(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        self._handle()
+        for batch in batches:
+            yield batch
+            self._handle()
 
     def batch_indices(
         self,

@@ -165,9 +165,12 @@ def test_batches_are_the_callers_to_keep(pack: Any) -> None:
 
 def test_closed(pack: Any) -> None:
     d = redox.open(pack())
+    batches, unused = d.batches(4), d.batches(4)
+    next(batches)
     d.close()
     d.close()
-    for use in (lambda: d[0], lambda: d.info, lambda: d.key(0), lambda: d.batches(4), lambda: d.find("1")):
+    uses = (lambda: d[0], lambda: d.info, lambda: d.key(0), lambda: d.batches(4), lambda: d.find("1"), d.__enter__)
+    for use in (*uses, lambda: next(batches), lambda: next(unused)):
         with pytest.raises(redox.ClosedError):
             use()
     assert len(d) == 1000
