@@ -16,6 +16,7 @@ import json
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 import weakref
@@ -189,7 +190,7 @@ class Connection:
     def close(self, why: Exception | None = None) -> None:
         """End the connection; requests from now on raise `why`."""
         if self._dead is None:
-            if self.alive:
+            if self._unsent and self.alive:
                 self._release_all()
             self._dead = why or errors.EngineError("the connection to the engine is closed")
             self._sock.close()
@@ -198,7 +199,9 @@ class Connection:
                 os.close(self._log)
                 self._log = None
 
-    def __del__(self) -> None:
+    def __del__(self, _finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if _finalizing():  # modules are being taken apart, and the engine sees the end of the process
+            self._unsent.clear()
         self.close()
 
     @property
