@@ -34,6 +34,7 @@ class Facts:
         path: Folder of the data set, absolute.
         samples: How many there are.
         chunks: How many chunks they are in.
+        bytes: Of all samples, not compressed.
         fields: The fields of every sample, in order.
         layout: How a sample looks: "tuple", "dict" or "scalar".
         classes: Names of the classes, by label; empty if there are none.
@@ -43,6 +44,7 @@ class Facts:
     path: str
     samples: int
     chunks: int
+    bytes: int
     fields: tuple[Field, ...]
     layout: Layout
     classes: tuple[str, ...]
@@ -90,6 +92,7 @@ class Facts:
             path=folder,
             samples=int(manifest["samples"]),
             chunks=int(manifest["chunks"]),
+            bytes=int(manifest["bytes"]),
             fields=tuple(_field(f) for f in schema["fields"]),
             layout=cast("Layout", schema["layout"]),
             classes=tuple(manifest.get("classes") or ()),

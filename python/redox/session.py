@@ -37,7 +37,9 @@ __all__ = ["Opened", "Pass", "Progress", "Session", "added", "share_of"]
 _log = logging.getLogger("redox")
 
 _REST_S = 10.0  # at the end of the program, for nodes that are slower
-SLOTS = 3  # batches assembled ahead: one in the user's hands, one on the way to them, one being filled
+# Batches assembled ahead: one in the user's hands, one on the way to them, one being filled. Small ones are done sooner
+# than a thread is woken, so more of them; large ones would push each other out of the processor's caches.
+_SLOTS, _SLOTS_OF_SMALL, _SMALL = 3, 5, 2 << 20
 
 
 class Opened:
@@ -133,7 +135,7 @@ class Session:
 
     def _make(self) -> _Loader:
         opened = self.opened
-        options = self.options.native(self.world, prefetch=SLOTS)
+        options = self.options.native(self.world, prefetch=self._slots())
         subset = self.options.subset
         if subset is not None and subset.numbers is not None:
             if not self._subset:
@@ -151,6 +153,10 @@ class Session:
                 if self.options.memory_limit != "auto":
                     raise
         return _Loader(opened, options, self.fields)
+
+    def _slots(self) -> int:
+        size = self.options.batch_size * self.facts.bytes / max(1, self.facts.samples)
+        return _SLOTS_OF_SMALL if size <= _SMALL else _SLOTS
 
     def meet(self) -> None:
         """Connect this node with those that are not connected with it; before the first pass, wait for all of them."""
