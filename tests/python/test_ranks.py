@@ -15,16 +15,25 @@ from redox import client
 
 torch = pytest.importorskip("torch")
 
+# Ranks that train keep step; these wait for each other where they begin and before they end.
 _SCRIPT = """
-import json, os, sys
+import json, os, sys, time
 import redox
 from torch.utils.data import DataLoader
 path, out, workers, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 rank = int(os.environ["RANK"])
+
+def meet(what):
+    while not all(os.path.exists(os.path.join(out, f"{other}.{what}")) for other in range(2)):
+        time.sleep(0.001)
+
+open(os.path.join(out, f"{rank}.here"), "w").close()
+meet("here")
 ds = redox.RedoxDataset(path, batch_size=16, shuffle_seed=rank if seed == "own" else 0)
 epochs = [[numbers.tolist() for _, numbers in DataLoader(ds, 16, num_workers=workers)] for _ in range(2)]
 with open(os.path.join(out, f"{rank}.json"), "w") as file:
     json.dump({"epochs": epochs, "stats": ds.stats()["total"], "len": len(ds)}, file)
+meet("json")
 """
 
 
