@@ -271,7 +271,7 @@ def test_slots_come_back_without_the_collector(pack: Any) -> None:
                     images = batch["image"] if isinstance(batch, dict) else batch[0]
                     addresses.add(images.data_ptr())
             del batch, images
-            assert len(addresses) <= 5  # the same few slots again and again, no fresh memory
+            assert len(addresses) <= 7  # the same few slots again and again, no fresh memory
     finally:
         gc.enable()
 
@@ -284,7 +284,7 @@ def test_borrowed_batches(pack: Any) -> None:
         seen += labels.tolist()
         addresses.add(images.data_ptr())
     assert sorted(seen) == list(range(1000))
-    assert len(addresses) <= 5
+    assert len(addresses) <= 7
 
 
 def test_a_borrowed_batch_kept_too_long_is_no_crash(pack: Any) -> None:
