@@ -32,7 +32,6 @@ def test_both_sides_learn_the_same(tmp_path: Path, launcher: list[str], options:
     for side in ("files", "redox"):
         assert result[side]["accuracy"] > 0.9
     assert abs(result["files"]["accuracy"] - result["redox"]["accuracy"]) < 0.04
-    assert result["redox"]["samples_per_s"]["loading"] > result["files"]["samples_per_s"]["loading"]
     assert result["redox"]["reads"] < result["files"]["reads"] / fewer
     assert list(tmp_path.glob("redox*")) == []
 
