@@ -21,7 +21,7 @@ from redox.errors import EngineError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redox.client import Connection
+    from redox.connection import Connection
     from redox.schema import Field
 
 __all__ = ["Arena", "Lease", "allocated", "columns_of", "map_arena"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from redox import client, wire
 from redox.arena import Arena, Lease, adopt, allocated, columns_of, map_arena
-from redox.client import Answered, Connection
+from redox.connection import Answered, Connection
 from redox.crew import end_with
 from redox.errors import Error, PeerError, StallError, StateError
 from redox.logs import follow

@@ -14,7 +14,8 @@ import socket
 from typing import Any
 
 from redox import errors, wire
-from redox.client import Connection, reach
+from redox.client import reach
+from redox.connection import Connection
 
 __all__ = ["look", "running"]
 

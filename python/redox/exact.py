@@ -17,6 +17,7 @@ from redox.errors import CorruptError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from redox.connection import Connection
     from redox.session import Session
 
 __all__ = ["AttachedExact", "Exact", "exact_of", "stats_of"]
@@ -96,7 +97,7 @@ class AttachedExact(Exact):
 
     def __init__(self, session: AttachedSession) -> None:
         super().__init__(session)
-        self._connection: client.Connection | None = None
+        self._connection: Connection | None = None
         self._arenas: dict[int, Arena] = {}
 
     def read(self, numbers: Sequence[int]) -> Columns:
@@ -116,7 +117,7 @@ class AttachedExact(Exact):
                 )
         return columns_of(connection, self._arena, session.fields, reply)[0]
 
-    def _connect(self) -> client.Connection:
+    def _connect(self) -> Connection:
         from redox import crossing
 
         self._arenas.clear()

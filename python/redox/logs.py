@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redox import errors, wire
 
 if TYPE_CHECKING:
-    from redox.client import Connection
+    from redox.connection import Connection
 
 __all__ = ["follow", "hand_on", "messages"]
 

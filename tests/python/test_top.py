@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from redox import engines, wire
-from redox.client import Connection, reach
+from redox.client import reach
+from redox.connection import Connection
 from test_cli import good
 from test_hygiene import Training
 from test_resume import ENVIRONMENT
