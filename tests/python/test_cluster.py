@@ -206,6 +206,7 @@ def test_the_others_go_on_when_a_node_dies(pack: Any, tmp_path: Path) -> None:
         assert all(process.poll() is None for process in nodes.processes), nodes.processes[0].communicate()[0]
         time.sleep(0.01)
     nodes.processes[2].kill()
+    nodes.processes[2].communicate()
     output = [process.communicate(timeout=120)[0] for process in nodes.processes[:2]]
     survivors = told(tmp_path, 2, "\n".join(output))
     plan = planned(path, 3, 3, exchange="uniform")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
@@ -46,11 +47,18 @@ def plain(folder: Path, path: str, ranks: list[int], peers: str, **options: Any)
     return told(folder, size, output)
 
 
-def free_ports() -> int:
-    """Return the first of several ports side by side that are probably free."""
-    while (first := free_port(socket.SOCK_DGRAM)) > 65000:
-        pass
-    return first
+def free_ports(count: int) -> int:
+    """Return the first of so many ports side by side that are free just now."""
+    while True:
+        first = min(free_port(socket.SOCK_DGRAM), 65535 - count)
+        with contextlib.ExitStack() as taken:
+            try:
+                for port in range(first, first + count):
+                    sock = taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                    sock.bind(("127.0.0.1", port))
+                return first
+            except OSError:
+                pass
 
 
 def test_one_rank_beside_several(pack: Any, tmp_path: Path) -> None:
@@ -64,7 +72,7 @@ def test_one_rank_beside_several(pack: Any, tmp_path: Path) -> None:
 
 
 def test_two_data_sets_on_neighbouring_ports(pack: Any, tmp_path: Path) -> None:
-    first = free_ports()
+    first = free_ports(6)
     peers = ",".join(f"127.0.0.1:{first + node}" for node in range(3))
     for rank in plain(tmp_path, pack(900), [1, 1, 1], peers, beside=pack(331)):
         assert "error" not in rank, rank

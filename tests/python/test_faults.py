@@ -50,7 +50,7 @@ class Training:
     def __init__(self, folder: Path, path: str, number: int, epochs: int, method: str = "fork") -> None:
         self.temporary = folder / f"tmp{number}"
         self.temporary.mkdir()
-        script = folder / "train.py"
+        script = folder / f"train{number}.py"  # each its own: the one before may not have read its yet
         script.write_text(_SCRIPT)
         self.path = str(folder / f"{number}.redox")  # by which its engine is known
         os.symlink(path, self.path)

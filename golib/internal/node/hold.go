@@ -56,7 +56,8 @@ func (h *hold) giveBack() (last bool) {
 	return left == 0
 }
 
-// revoke ends the hold if nothing is lent, and tells how many samples are left for another one.
+// revoke ends the hold if nothing is lent, and tells how many samples are left for another one. With none left, whoever
+// used the last one is about to give the chunk back.
 func (h *hold) revoke() (left uint32, ok bool) {
 	for {
 		v := h.count.Load()
@@ -64,17 +65,21 @@ func (h *hold) revoke() (left uint32, ok bool) {
 		if out > 0 {
 			return 0, false
 		}
-		if h.count.CompareAndSwap(v, closed|v) {
+		if left == 0 || h.count.CompareAndSwap(v, closed|v) {
 			return left, true
 		}
 	}
 }
 
-// end ends the hold but for what is lent: the last sample that comes back ends that. last: nothing is.
+// end ends the hold but for what is lent: the last sample that comes back ends that. last: nothing is, and the chunk is
+// to be given back by the caller.
 func (h *hold) end() (last bool) {
 	for {
 		v := h.count.Load()
-		_, out := parts(v)
+		left, out := parts(v)
+		if left == 0 {
+			return false // whoever used the last one gives it back
+		}
 		if h.count.CompareAndSwap(v, closed|uint64(out)<<32|uint64(out)) {
 			return out == 0
 		}

@@ -81,6 +81,26 @@ func TestHoldAgainstAModel(t *testing.T) {
 	}
 }
 
+// TestHoldUsedUp: between the last sample's being counted and its chunk's being given back, whoever else ends the hold
+// leaves the chunk to that one.
+func TestHoldUsedUp(t *testing.T) {
+	for what, use := range map[string]func(*hold) bool{
+		"consumed": func(h *hold) bool { last, _ := h.consume(); return last },
+		"lent":     func(h *hold) bool { h.lend(); return h.giveBack() },
+	} {
+		h := newHold(nil, 1)
+		if !use(h) {
+			t.Fatalf("%s: not the last one", what)
+		}
+		if left, ok := h.revoke(); left != 0 || !ok {
+			t.Errorf("%s: %d to be read again, %v", what, left, ok)
+		}
+		if h.end() {
+			t.Errorf("%s: ended twice", what)
+		}
+	}
+}
+
 // TestPunctuality: probation lasts for 8 samples in time, then 16, at most 256; the hedge time follows the lateness.
 func TestPunctuality(t *testing.T) {
 	p := newPunctuality(2)

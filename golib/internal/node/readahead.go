@@ -239,10 +239,12 @@ func (r *Run) shed() {
 				p.push.overdrawn() // samples of it are lent to the lane
 				return
 			}
-			p.held[open.Chunk].Store(nil)
-			open.Left = left
-			p.openings.giveBack(open)
-			r.user.Drop(h.chunk, open.Position)
+			if left > 0 { // else it is being given back just now
+				p.held[open.Chunk].Store(nil)
+				open.Left = left
+				p.openings.giveBack(open)
+				r.user.Drop(h.chunk, open.Position)
+			}
 		}
 		p.ahead = p.ahead[:n-1]
 	}

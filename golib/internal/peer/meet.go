@@ -58,7 +58,8 @@ func Addresses(list []string) []Card {
 	return cards
 }
 
-// Await waits until all peers are connected. It returns early when one of them refuses this node, or this node one of
+// Await waits until all peers are connected, or have been: one that got all it wanted may have left before the others
+// have found each other. It returns early when one of them refuses this node, or this node one of
 // them, for a reason that will not pass.
 func (m *Mesh) Await(timeout time.Duration) error {
 	timer := time.NewTimer(timeout)
@@ -84,9 +85,11 @@ func (m *Mesh) Await(timeout time.Duration) error {
 	}
 }
 
+// missing are the peers that never came, those of which there is a newer card included.
 func (m *Mesh) missing() (all []*peer) {
 	for _, p := range m.peers {
-		if p.node != m.config.Node && p.session == nil {
+		came := p.session != nil || p.newest > 0 && p.newest >= p.card.Incarnation
+		if p.node != m.config.Node && !came {
 			all = append(all, p)
 		}
 	}
