@@ -38,26 +38,29 @@ def main() -> int:
     seconds = options.seconds or (1.5 if options.quick else 10.0)
     busy, begin, place = Busy(), time.time(), Place(options.dir, options.disk)
     versions: dict[str, str] = {}
+    found: dict[str, Any] = {}
     try:
         with place:
             for shape in SHAPES:
                 contest = Contest(place, shape, options.workers, seconds, options.quick)
                 mine = [row for row in chosen if row.shape == shape.name]
-                if mine:
-                    contest.measure(mine, rounds, not options.rates)
-                    versions |= contest.versions
+                if not mine:
+                    continue
+                contest.measure(mine, rounds, not options.rates)
+                versions |= contest.versions
+                found = {
+                    "machine": facts(versions), "busy": busy.look(), "took_s": round(time.time() - begin),
+                    "rounds": rounds, "seconds": seconds, "quick": options.quick,
+                    "rows": [row.to_json() for row in chosen],
+                }  # fmt: skip
+                if options.json:  # what there is, should the next shape fail after an hour
+                    options.json.parent.mkdir(parents=True, exist_ok=True)
+                    options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     except BaseException:
         if not place.interrupted:
             raise
         print("interrupted; the data is removed", file=sys.stderr)
         return 130
-    found: dict[str, Any] = {
-        "machine": facts(versions), "busy": busy.look(), "took_s": round(time.time() - begin), "rounds": rounds,
-        "seconds": seconds, "quick": options.quick, "rows": [row.to_json() for row in chosen],
-    }  # fmt: skip
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print("\n" + tables(found) + "\n")
     print(json.dumps({name: value for name, value in found.items() if name != "rows"}, indent=2))
     return 0

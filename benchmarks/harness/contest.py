@@ -148,11 +148,11 @@ class Contest:
             for row in rows:
                 _tell(f"round {number + 1} of {rounds}: {row.name}")
                 for workers in self._best[row.name]:
-                    self._try(row, workers)
+                    self._try(row, workers, self._seconds)
         shutil.rmtree(self._folder)
         shutil.rmtree(self._source)
 
-    def _try(self, row: Row, workers: int) -> None:
+    def _try(self, row: Row, workers: int, seconds: float) -> None:
         data, store = self._data[_key(row)], _store(row)
         if isinstance(data, Packed):
             data = replace(data, rival=_rival(row))  # two may share what is packed
@@ -160,7 +160,7 @@ class Contest:
             row.note = data if isinstance(data, str) else slow.missing()
             return
         try:
-            row.runs.append(self._bench.rate(data, store, workers, self._seconds))
+            row.runs.append(self._bench.rate(data, store, workers, seconds))
         except MeasureError as error:
             row.note = f"{workers} workers: {error}"
 
@@ -194,7 +194,7 @@ class Contest:
         _tell(f"readers of {row.name}")
         trial = Row(row.name, row.shape, row.store, row.title, row.packed, row.shuffled)
         for workers in READERS:
-            self._try(trial, workers)
+            self._try(trial, workers, self._seconds / 3)
         row.tried = {str(run["workers"]): run["rate"] for run in trial.runs}
         if trial.workers is not None:
             self._best[row.name] = [trial.workers]

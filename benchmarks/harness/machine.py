@@ -52,7 +52,7 @@ def _output(*command: str) -> str:
 
 
 class Busy:
-    """How busy the machine is with others: their share of the processors, stolen time, load, since the last look."""
+    """How busy the machine is with others: their share of the processors, stolen time, load, since this was made."""
 
     def __init__(self) -> None:
         self._before = self._times()
@@ -64,9 +64,8 @@ class Busy:
         return [int(field) for field in fields], usage.user + usage.system + usage.children_user + usage.children_system
 
     def look(self) -> dict[str, float]:
-        """Return percentages of all processor time since the last look."""
+        """Return percentages of all processor time since this was made."""
         (then, mine_then), (now, mine) = self._before, self._times()
-        self._before = now, mine
         passed = [after - before for before, after in zip(then, now, strict=True)]
         total = max(1, sum(passed))
         tick = os.sysconf("SC_CLK_TCK")

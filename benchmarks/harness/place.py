@@ -81,13 +81,13 @@ class Place:
 
     def child(self, way: str, python: Path | None = None, **what: Any) -> dict[str, Any]:
         """Run a way of `child.py` in a fresh process and return what it found."""
-        return self._json(self._way(way, python, what), {tree.VARIABLE: f"child-{os.getpid()}-{next(self._numbers)}"})
+        return self._json(self.way(way, python, what), {tree.VARIABLE: f"child-{os.getpid()}-{next(self._numbers)}"})
 
     def start(
         self, way: str, python: Path | None = None, env: dict[str, str] | None = None, **what: Any
     ) -> subprocess.Popen[str]:
         """Start a child that talks through its standard input and output."""
-        return self.begin(self._way(way, python, what), env)
+        return self.begin(self.way(way, python, what), env)
 
     def begin(
         self, command: list[str], env: dict[str, str] | None = None, before: Callable[[], None] | None = None
@@ -135,7 +135,8 @@ class Place:
         self._errors.pop(child).close()
 
     @staticmethod
-    def _way(way: str, python: Path | None, what: dict[str, Any]) -> list[str]:
+    def way(way: str, python: Path | None, what: dict[str, Any]) -> list[str]:
+        """Return the command of a child that runs a way of `child.py`."""
         return [str(python or sys.executable), "-m", "harness.child", way, json.dumps(what)]
 
     def _json(self, command: list[str], env: dict[str, str] | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, pstdev
 from typing import Any
 
-from harness import slow
+from harness import scaling, slow
 from harness.data import TINY
 from harness.measuring import Bench, Packed
 from harness.place import MeasureError, Place
@@ -31,14 +31,7 @@ def measure(place: Place, names: set[str], rounds: int, quick: bool) -> list[Row
         (set(COMPUTE), lambda chosen: _papers(place, chosen, rounds, quick)),
         ({"chunk-opens"}, lambda _: [_opens(place)]),
         (set(GAPS), lambda chosen: _gaps(place, chosen, 2 if quick else SEEDS)),
-        (
-            {"nodes"},
-            lambda _: [
-                skipped(
-                    "nodes", ">= 0.9 p", "their throughput needs one storage of 20 MB/s shared by network namespaces"
-                )
-            ],
-        ),
+        ({"nodes"}, lambda _: scaling.measure(place, rounds, quick)),
     ]
     rows: list[Row] = []
     for mine, part in parts:
