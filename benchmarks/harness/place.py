@@ -31,7 +31,8 @@ class MeasureError(Exception):
 def hot_folder() -> Path:
     """Return where data is in memory without anybody's doing: a tmpfs, if it and the memory are large enough."""
     shared = Path("/dev/shm")
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
     if shared.is_dir() and min(shutil.disk_usage(shared).free, free) > ENOUGH:
         return shared
     return Path(tempfile.gettempdir())

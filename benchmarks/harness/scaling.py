@@ -72,7 +72,7 @@ def measure(place: Place, rounds: int, quick: bool) -> list[Row]:
 
 
 def _run(place: Place, folder: Path, way: str, count: int, samples: int) -> tuple[float, float]:
-    """Return samples a second of all nodes from the second epoch on, and what the storage gave, in parts of the data."""
+    """Return samples a second of all nodes from the second epoch on, and how often the storage gave the data."""
     from redox.netspace import Nodes
 
     with Emulator(place, SHARED, folder) as emulator, Nodes(count) as nodes:
