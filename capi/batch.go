@@ -67,6 +67,20 @@ func decodeField(f *C.redox_field, samples uint64, c *redox.Column) (err error) 
 	return err
 }
 
+// decodeParts views the places that the caller has for single samples.
+func decodeParts(parts unsafe.Pointer, b *redox.Batch) error {
+	lists, err := optional((**unsafe.Pointer)(parts), uint64(len(b.Fields)), "parts")
+	if err != nil {
+		return err
+	}
+	for k, list := range lists {
+		if b.Fields[k].Parts, err = optional(list, uint64(b.CapSamples), "parts[k]"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // encodeBatch writes the outcome of filling the caller's memory. With REDOX_ERANGE it is what would be needed.
 func encodeBatch(b *C.redox_batch, from *redox.Batch) {
 	encodeHead(b, from)

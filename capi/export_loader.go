@@ -6,6 +6,8 @@ package main
 import "C"
 
 import (
+	"unsafe"
+
 	redox "github.com/redox-loader/redox/golib"
 )
 
@@ -60,6 +62,21 @@ func goRedoxNextBatch(h C.redox_loader, batch *C.redox_batch, ms C.int64_t) C.re
 	return with("redox_next_batch", loaders, uint64(h), func(l *redox.Loader) error {
 		b, err := decodeBatch(batch)
 		if err != nil {
+			return err
+		}
+		defer encodeBatch(batch, b)
+		return l.NextBatch(b, timeout(ms))
+	})
+}
+
+//export goRedoxNextParts
+func goRedoxNextParts(h C.redox_loader, batch *C.redox_batch, parts unsafe.Pointer, ms C.int64_t) C.redox_status {
+	return with("redox_next_parts", loaders, uint64(h), func(l *redox.Loader) error {
+		b, err := decodeBatch(batch)
+		if err != nil {
+			return err
+		}
+		if err := decodeParts(parts, b); err != nil {
 			return err
 		}
 		defer encodeBatch(batch, b)

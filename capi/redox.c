@@ -87,6 +87,11 @@ redox_status redox_next_batch(redox_loader loader, redox_batch *batch, int64_t t
   return goRedoxNextBatch(loader, batch, timeout_ms);
 }
 
+redox_status redox_next_parts(redox_loader loader, redox_batch *batch, void *const *const *parts, int64_t timeout_ms) {
+  NOT_IN_FORKED_CHILD();
+  return goRedoxNextParts(loader, batch, (void *)parts, timeout_ms);
+}
+
 redox_status redox_acquire(redox_loader loader, redox_batch *batch, int64_t timeout_ms, redox_slot *slot) {
   NOT_IN_FORKED_CHILD();
   return goRedoxAcquire(loader, batch, timeout_ms, slot);

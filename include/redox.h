@@ -116,6 +116,10 @@ redox_status redox_close(redox_dataset ds);
 redox_status redox_loader_new(redox_dataset ds, const char *options_json, redox_loader *out);
 /* Fills the caller's buffers with this rank's next batch. timeout_ms < 0: the loader's own timeout. */
 redox_status redox_next_batch(redox_loader loader, redox_batch *batch, int64_t timeout_ms);
+/* As redox_next_batch, but samples of varying size go to memory of their own: sample i of field k to parts[k][i], which
+ * has offsets[i + 1] - offsets[i] bytes. parts[k] NULL, or parts NULL: to data, as ever. Where those are not the sizes
+ * of this batch: REDOX_ERANGE, and offsets has them, so a first call with data NULL and cap 0 asks for them. */
+redox_status redox_next_parts(redox_loader loader, redox_batch *batch, void *const *const *parts, int64_t timeout_ms);
 /* Lends the next batch, assembled ahead in the loader's memory: sets data, offsets, shape, valid and index of
  * `batch` (whose n_fields and fields the caller supplies) to memory that stays valid and unchanged until
  * redox_release(*slot), even after the loader was closed. The memory may be written to. When the caller holds

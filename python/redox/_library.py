@@ -119,6 +119,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # all return redox_status
     "redox_close": (c_uint64,),
     "redox_loader_new": (c_uint64, c_char_p, _U64),
     "redox_next_batch": (c_uint64, POINTER(Batch), c_int64),
+    "redox_next_parts": (c_uint64, POINTER(Batch), c_void_p, c_int64),
     "redox_acquire": (c_uint64, POINTER(Batch), c_int64, _U64),
     "redox_release": (c_uint64,),
     "redox_set_epoch": (c_uint64, c_uint64),

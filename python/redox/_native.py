@@ -161,6 +161,12 @@ def next_batch(loader: int, batch: Batch, timeout_s: float) -> int:
     return _wait(lambda ms: function(loader, byref(batch), ms), timeout_s)
 
 
+def next_parts(loader: int, batch: Batch, parts: Any, timeout_s: float) -> int:
+    """redox_next_parts: waits in slices; returns OK, END_OF_EPOCH or ERANGE."""
+    function = load().redox_next_parts
+    return _wait(lambda ms: function(loader, byref(batch), parts, ms), timeout_s)
+
+
 def acquire(loader: int, batch: Batch, timeout_s: float, slot: c_uint64) -> int:
     """redox_acquire: waits in slices; returns OK, END_OF_EPOCH or ERANGE.
 

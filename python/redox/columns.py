@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from redox import _native
+from redox.heap import blank
 from redox.errors import EngineError
 from redox.schema import Field
 
@@ -33,6 +34,7 @@ class Column:
         offsets: int64 `[n+1]`, where each sample's bytes begin; None for fixed-size fields.
         shape: uint64 `[n, dims]` for arrays of any shape, unused dimensions 2**64-1; else None.
         valid: uint8 `[n]`, 0 where the value is missing; None if the field can't be.
+        strings: The samples' bytes, n byte strings, instead of in `data`; or None.
     """
 
     field: Field
@@ -40,6 +42,7 @@ class Column:
     offsets: np.ndarray | None
     shape: np.ndarray | None
     valid: np.ndarray | None
+    strings: list[bytes] | None = None
 
 
 @dataclass(slots=True)
@@ -111,10 +114,14 @@ class Reader:
         batch_size: The most samples that a batch has.
         owner: What keeps the loader's memory mapped; borrowed arrays refer to it, so that one used too late shows
             other data and not a crash.
+        straight: Whether byte strings are put straight into Python's own. The loader then needs no slots.
     """
 
-    def __init__(self, fields: tuple[Field, ...], batch_size: int, owner: object = None) -> None:
+    def __init__(
+        self, fields: tuple[Field, ...], batch_size: int, owner: object = None, *, straight: bool = False
+    ) -> None:
         self._fields = fields
+        self._straight = straight
         self._owner = owner
         self._array = (_native.Field * len(fields))()
         self._native = [self._array[i] for i in range(len(fields))]
@@ -134,6 +141,8 @@ class Reader:
             borrow: The memory goes back with the `Columns`, whoever still looks at it; otherwise with the last array
                 over it.
         """
+        if self._straight:
+            return self._strings(loader, timeout)
         if not self._slot.value:  # else Ctrl-C came between the last batch and its delivery
             self._reset()
             status = _native.acquire(loader, self._batch, timeout, self._slot)
@@ -163,6 +172,27 @@ class Reader:
                 return None
             if status == _native.OK:
                 return self._columns(owner)
+
+    def _strings(self, loader: int, timeout: float) -> Columns | None:
+        """The batch in memory of its own, every byte string an object: asked for their sizes, then filled."""
+        self._reset()
+        owner = self._supply()
+        places = (ctypes.c_void_p * len(self._fields))()
+        kept: list[np.ndarray] = []
+        strings: dict[int, list[bytes]] = {}
+        while True:
+            status = _native.next_parts(loader, self._batch, places, timeout)
+            if status == _native.END_OF_EPOCH:
+                return None
+            if status == _native.OK:
+                return self._columns(owner, strings)
+            kept.clear()
+            for i, (dtype, native) in enumerate(zip(self._dtypes, self._native, strict=True)):
+                if dtype is None:
+                    ends = _view(owner, native.offsets, (self._batch.n_samples + 1,), _I64)
+                    strings[i], at = blank(np.diff(ends).tolist())
+                    kept.append(at)
+                    places[i] = at.ctypes.data
 
     def read(self, dataset: int, numbers: Any) -> Columns:
         """Return samples by stored number (a C array), in memory of their own."""
@@ -202,21 +232,24 @@ class Reader:
                 native.shape = fresh(n * native.shape_cap, _U64)
         return owner
 
-    def _columns(self, owner: object) -> Columns:
+    def _columns(self, owner: object, strings: dict[int, list[bytes]] | None = None) -> Columns:
+        """The batch as it is now; `strings`: by field, what is not in its data."""
         batch = self._batch
         n = batch.n_samples
         columns = []
-        for field, dtype, native in zip(self._fields, self._dtypes, self._native, strict=True):
-            offsets = shape = valid = None
+        for i, (field, dtype, native) in enumerate(zip(self._fields, self._dtypes, self._native, strict=True)):
+            offsets = shape = valid = values = None
             if dtype is not None:
                 data = _view(owner, native.data, (n, *(field.shape or ())), dtype)
             else:
                 offsets = _view(owner, native.offsets, (n + 1,), _I64) if n else np.zeros(1, _I64)
-                data = _view(owner, native.data, (int(offsets[n]),), _BYTE)
+                if strings is not None:
+                    values = strings.get(i, [b""] * n)  # never asked for: all are empty
+                data = _view(owner, native.data, (0 if values else int(offsets[n]),), _BYTE)
                 if field.kind == "array":
                     shape = _view(owner, native.shape, (n, native.shape_cap), _U64)[:, : native.ndim]
             if field.nullable:
                 valid = _view(owner, native.valid, (n,), _BYTE)
-            columns.append(Column(field, data, offsets, shape, valid))
+            columns.append(Column(field, data, offsets, shape, valid, values))
         index = _view(owner, batch.index, (n,), _I64)
         return Columns(n, batch.epoch, batch.step, index, columns, bool(batch.flags & _native.BATCH_SKIPPED))

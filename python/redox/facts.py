@@ -35,6 +35,7 @@ class Facts:
         samples: How many there are.
         chunks: How many chunks they are in.
         bytes: Of all samples, not compressed.
+        stored: Bytes of the shards.
         fields: The fields of every sample, in order.
         layout: How a sample looks: "tuple", "dict" or "scalar".
         classes: Names of the classes, by label; empty if there are none.
@@ -45,6 +46,7 @@ class Facts:
     samples: int
     chunks: int
     bytes: int
+    stored: int
     fields: tuple[Field, ...]
     layout: Layout
     classes: tuple[str, ...]
@@ -93,6 +95,7 @@ class Facts:
             samples=int(manifest["samples"]),
             chunks=int(manifest["chunks"]),
             bytes=int(manifest["bytes"]),
+            stored=sum(int(shard["bytes"]) for shard in manifest["shards"]),
             fields=tuple(_field(f) for f in schema["fields"]),
             layout=cast("Layout", schema["layout"]),
             classes=tuple(manifest.get("classes") or ()),

@@ -19,7 +19,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from redox import _native
-from redox.columns import Columns, Reader
+from redox.columns import Columns, Reader, fixed_dtype
 from redox.crew import Crew
 from redox.errors import CorruptError, MemoryLimitError, StateError
 from redox.facts import Facts
@@ -40,6 +40,7 @@ _REST_S = 10.0  # at the end of the program, for nodes that are slower
 # Batches assembled ahead: one in the user's hands, one on the way to them, one being filled. Small ones are done sooner
 # than a thread is woken, so more of them; large ones would push each other out of the processor's caches.
 _SLOTS, _SLOTS_OF_SMALL, _SMALL = 3, 5, 2 << 20
+_LARGE = 32 << 10  # bytes of a sample, in the mean, from which on a copy costs more than two calls
 
 
 class Opened:
@@ -76,10 +77,10 @@ class _Mesh:
 class _Loader:
     """A native loader and its reader. Used by one pass at a time."""
 
-    def __init__(self, opened: Opened, options: dict[str, Any], fields: Any) -> None:
+    def __init__(self, opened: Opened, options: dict[str, Any], fields: Any, *, straight: bool) -> None:
         handle = _Handle(opened, options)
         self.handle = handle.number
-        self.reader = Reader(fields, options["batch_size"], owner=handle)
+        self.reader = Reader(fields, options["batch_size"], owner=handle, straight=straight)
 
 
 class Session:
@@ -135,7 +136,8 @@ class Session:
 
     def _make(self) -> _Loader:
         opened = self.opened
-        options = self.options.native(self.world, prefetch=self._slots())
+        straight = self._straight()
+        options = self.options.native(self.world, prefetch=0 if straight else self._slots())
         subset = self.options.subset
         if subset is not None and subset.numbers is not None:
             if not self._subset:
@@ -148,11 +150,23 @@ class Session:
             options["mesh"] = self._mesh.number
         if self._loaders:
             try:
-                return _Loader(opened, {**options, "share": self._loaders[0].handle}, self.fields)
+                shared = {**options, "share": self._loaders[0].handle}
+                return _Loader(opened, shared, self.fields, straight=straight)
             except MemoryLimitError:
                 if self.options.memory_limit != "auto":
                     raise
-        return _Loader(opened, options, self.fields)
+        return _Loader(opened, options, self.fields, straight=straight)
+
+    def _straight(self) -> bool:
+        """Whether batches are put straight into Python's byte strings, without a slot between.
+
+        That saves a copy of large ones, which are as much work to take out of a slot as to gather. Where they have to be
+        decoded before, threads of the library do it ahead of time, into slots.
+        """
+        facts = self.facts
+        kinds = [field.kind for field in facts.fields if fixed_dtype(field) is None]
+        large = facts.bytes >= _LARGE * facts.samples and facts.stored >= 0.9 * facts.bytes
+        return large and len(self.fields) == len(facts.fields) and bool(kinds) and "array" not in kinds
 
     def _slots(self) -> int:
         size = self.options.batch_size * self.facts.bytes / max(1, self.facts.samples)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from redox.columns import Column, dtype_of
+from redox.heap import keep_heap
 
 if TYPE_CHECKING:
     from redox.schema import Field
@@ -48,7 +49,7 @@ class Maker:
         elif field.kind == "array":
             values = self._ragged(column)
         else:
-            values = strings(column.data, column.offsets)
+            values = strings(column.data, column.offsets) if column.strings is None else list(column.strings)
             if field.kind == "str":
                 values = [value.decode() for value in values]
         if some_missing(column):
@@ -112,26 +113,9 @@ def strings(data: np.ndarray, offsets: np.ndarray) -> list[bytes]:
     if ends[-1] < _SMALL * len(ends):
         everything = data.tobytes()
         return [everything[start:end] for start, end in pairwise(ends)]
-    _keep_heap(ends[-1])
+    keep_heap(ends[-1])
     view = memoryview(data.data)
     return [view[start:end].tobytes() for start, end in pairwise(ends)]
-
-
-_LARGEST = 31 << 20  # bytes: glibc learns from freed blocks up to 32 MiB
-_kept = 0
-
-
-def _keep_heap(size: int) -> None:
-    """Let malloc keep the memory of a dropped batch for the next one.
-
-    glibc gives the top of its heap back to the system as soon as 128 KiB of it are free, so that each batch of large
-    values would touch all its pages anew, which takes four times as long as filling them. It keeps twice the size of
-    the largest block that was ever mapped and freed.
-    """
-    global _kept  # noqa: PLW0603 - malloc is one for the process, too
-    if size > _kept:
-        _kept = size
-        bytes(min(size, _LARGEST))
 
 
 def _shapes(column: Column, itemsize: int) -> list[tuple[int, ...]]:

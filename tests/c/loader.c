@@ -69,6 +69,47 @@ static void test_nothing_consumed(redox_dataset ds) {
   EXPECT(REDOX_OK, redox_loader_close(loader));
 }
 
+/* Every sample in memory of its own, which is made when its size is known. */
+static void test_parts(redox_dataset ds) {
+  int seen[SAMPLES] = {0}, i;
+  uint32_t at;
+  void *parts[32];
+  void **lists[FIELDS] = {NULL};
+  redox_loader loader = 0;
+  redox_status status;
+  buffers b;
+
+  EXPECT(REDOX_OK, redox_loader_new(ds, OPTIONS, &loader));
+  buffers_init(&b, 32, 32 * MAX_DATA);
+  for (;;) {
+    void *whole = b.fields[0].data;
+    uint64_t cap = b.fields[0].cap;
+    b.fields[0].data = NULL;
+    b.fields[0].cap = 0;
+    status = redox_next_parts(loader, &b.batch, NULL, -1);
+    if (status == REDOX_ERANGE) {
+      for (at = 0; at < b.batch.n_samples; at++) {
+        parts[at] = malloc(b.fields[0].offsets[at + 1] - b.fields[0].offsets[at]);
+      }
+      lists[0] = parts;
+      EXPECT(REDOX_OK, redox_next_parts(loader, &b.batch, (void *const *const *)lists, -1));
+      for (at = 0; at < b.batch.n_samples; at++) {
+        memcpy((char *)whole + b.fields[0].offsets[at], parts[at], b.fields[0].offsets[at + 1] - b.fields[0].offsets[at]);
+        free(parts[at]);
+      }
+    }
+    b.fields[0].data = whole;
+    b.fields[0].cap = cap;
+    if (status == REDOX_END_OF_EPOCH) break;
+    check_batch(&b.batch, seen);
+  }
+  for (i = 0; i < SAMPLES; i++) {
+    CHECK(seen[i] == 1);
+  }
+  buffers_free(&b);
+  EXPECT(REDOX_OK, redox_loader_close(loader));
+}
+
 /* A lent batch stays what it is until it is released, also after its loader was closed. */
 static void test_lent_batches(redox_dataset ds) {
   int seen[SAMPLES] = {0}, total = 0, lent = 0, i;
@@ -220,6 +261,7 @@ int main(int argc, char **argv) {
   ds = open_dataset(argv[1]);
   test_each_sample_once(ds);
   test_nothing_consumed(ds);
+  test_parts(ds);
   test_lent_batches(ds);
   test_state(ds);
   test_subset(ds);

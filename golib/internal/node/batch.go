@@ -1,5 +1,7 @@
 package node
 
+import "unsafe"
+
 // Batch is one batch of a rank, as columns: what the caller offers, and after a call what is in it.
 type Batch struct {
 	Flags       uint32
@@ -23,6 +25,8 @@ type Column struct {
 	NDim     int      // the largest number of dimensions in the batch
 	ShapeCap int
 	Valid    []byte // 1 byte a sample, 0 = missing; nil if not wanted
+	// Parts is where each sample goes, instead of into Data: memory of as many bytes as Offsets says; or nil.
+	Parts []unsafe.Pointer
 }
 
 // noDim fills the dimensions that an array lacks.

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"unsafe"
+
 	"github.com/redox-loader/redox/golib/internal/chunk"
 	"github.com/redox-loader/redox/golib/internal/fault"
 )
@@ -175,6 +177,9 @@ func (r *record) put(cols []Column, i int, s stored, sc *scratch) error {
 func (f *field) place(c *Column, i int) []byte {
 	if f.fixed {
 		return c.Data[f.size*i : f.size*i+f.size]
+	}
+	if c.Parts != nil {
+		return unsafe.Slice((*byte)(c.Parts[i]), c.Offsets[i+1]-c.Offsets[i])
 	}
 	return c.Data[c.Offsets[i]:c.Offsets[i+1]]
 }

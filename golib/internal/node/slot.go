@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"sync/atomic"
 	"unsafe"
 
@@ -134,7 +135,7 @@ func (r *record) setOffsets(b *Batch, j *job) {
 	fields := len(r.fields)
 	for k := range r.fields {
 		f, c := &r.fields[k], &b.Fields[k]
-		if !f.fixed {
+		if !f.fixed && len(c.Offsets) > j.n { // else the caller is told so
 			at := uint64(0)
 			for i := range j.n {
 				c.Offsets[i] = at
@@ -148,13 +149,40 @@ func (r *record) setOffsets(b *Batch, j *job) {
 	}
 }
 
-// accept checks that the caller's memory has room for a measured job, and writes the offsets.
+// accept checks that the caller's memory has room for a measured job. The offsets are written in any case: they tell
+// who offers parts how large those must be.
 func (r *record) accept(dst *Batch, j *job) error {
+	fields := len(r.fields)
 	r.setNeeds(dst, j)
-	if err := r.fits(dst); err != nil {
-		return err
-	}
+	parts := r.partsFit(dst, func(k, i int) uint64 { return j.sizes[i*fields+k] })
 	r.setOffsets(dst, j)
+	return cmp.Or(r.fits(dst), parts)
+}
+
+// partsFit compares the sizes of samples with those of the parts offered for them, which the offsets say.
+func (r *record) partsFit(dst *Batch, size func(k, i int) uint64) error {
+	if dst.N > dst.CapSamples {
+		return nil // fits tells
+	}
+	for k := range r.fields {
+		c := &dst.Fields[k]
+		switch {
+		case c.Parts == nil:
+			continue
+		case r.fields[k].fixed:
+			return fault.New(fault.Invalid, "field %d has samples of one size: they have no parts", k)
+		case len(c.Offsets) <= dst.N:
+			return fault.New(fault.Invalid, "field %d has parts: it needs offsets, which say how large they are", k)
+		}
+		for i := range dst.N {
+			switch part := c.Offsets[i+1] - c.Offsets[i]; {
+			case part != size(k, i):
+				return fault.New(fault.Range, "sample %d of field %d has %d bytes, its part %d", i, k, size(k, i), part)
+			case part > 0 && c.Parts[i] == nil:
+				return fault.New(fault.Invalid, "part %d of field %d is NULL", i, k)
+			}
+		}
+	}
 	return nil
 }
 
@@ -169,7 +197,7 @@ func (r *record) fits(dst *Batch) error {
 	for k := range r.fields {
 		f, c := &r.fields[k], &dst.Fields[k]
 		switch {
-		case uint64(len(c.Data)) < c.Need:
+		case c.Parts == nil && uint64(len(c.Data)) < c.Need:
 			return fault.New(fault.Range, "field %d needs %d bytes, its buffer has %d", k, c.Need, len(c.Data))
 		case !f.fixed && len(c.Offsets) < dst.N+1:
 			return fault.New(fault.Invalid, "field %d has samples of different sizes: it needs offsets", k)
@@ -188,14 +216,23 @@ func (r *record) copyBatch(dst, src *Batch) error {
 	for k := range r.fields {
 		dst.Fields[k].Need, dst.Fields[k].NDim = src.Fields[k].Need, src.Fields[k].NDim
 	}
-	if err := r.fits(dst); err != nil {
+	parts := r.partsFit(dst, func(k, i int) uint64 { return src.Fields[k].Offsets[i+1] - src.Fields[k].Offsets[i] })
+	for k := range r.fields {
+		if d := &dst.Fields[k]; !r.fields[k].fixed && len(d.Offsets) > src.N {
+			copy(d.Offsets, src.Fields[k].Offsets)
+		}
+	}
+	if err := cmp.Or(r.fits(dst), parts); err != nil {
 		return err
 	}
 	for k := range r.fields {
 		f, d, s := &r.fields[k], &dst.Fields[k], &src.Fields[k]
-		copyBytes(d.Data, s.Data)
-		if !f.fixed {
-			copy(d.Offsets, s.Offsets)
+		if d.Parts == nil {
+			copyBytes(d.Data, s.Data)
+		} else {
+			for i := range src.N {
+				copyBytes(f.place(d, i), f.place(s, i))
+			}
 		}
 		for i := range d.Valid[:min(len(d.Valid), src.N)] {
 			d.Valid[i] = 1

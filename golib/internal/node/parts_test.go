@@ -1,0 +1,117 @@
+package node
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/redox-loader/redox/golib/internal/chunk"
+	"github.com/redox-loader/redox/golib/internal/fault"
+	"github.com/redox-loader/redox/golib/internal/plan"
+	"github.com/redox-loader/redox/golib/internal/store"
+)
+
+// TestParts: who offers no memory is told the sizes, and who offers memory for each sample gets them there, whether the
+// batch lay in a slot or not.
+func TestParts(t *testing.T) {
+	for _, codec := range []chunk.Codec{chunk.None, chunk.LZ4} {
+		for prefetch := range 3 {
+			s := mixedShape(t, 300, 30)
+			s.codec = codec
+			d := write(t, s)
+			r := newRun(t, d.engine(t, d.source(store.Buffered), 4<<20), RunConfig{
+				Plan: d.plan(t, plan.Spec{Seed: 3, Partitions: 4, Window: 4}), World: oneRank(16), Prefetch: prefetch,
+			})
+			if err := r.Start(0, 0); err != nil {
+				t.Fatal(err)
+			}
+			seen := map[int64]bool{}
+			for {
+				b := d.memory(16, r.rec)
+				parts, err := inParts(t, r, &b)
+				if ended(err) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for k, of := range parts { // as check wants it
+					for _, part := range of {
+						b.Fields[k].Data = append(b.Fields[k].Data, part...)
+					}
+				}
+				d.check(t, &b)
+				for _, number := range b.Index[:b.N] {
+					seen[number] = true
+				}
+			}
+			if len(seen) != 300 {
+				t.Errorf("%d samples", len(seen))
+			}
+		}
+	}
+}
+
+// inParts takes a batch whose fields of varying size have no memory but parts, once it is known how large those are.
+func inParts(t *testing.T, r *Run, b *Batch) (map[int][][]byte, error) {
+	t.Helper()
+	parts := map[int][][]byte{}
+	for k := range b.Fields {
+		if !r.rec.fields[k].fixed {
+			b.Fields[k].Data = nil
+		}
+	}
+	if err := r.Next(b, -1); fault.KindOf(err) != fault.Range {
+		return nil, err
+	}
+	for k := range b.Fields {
+		c := &b.Fields[k]
+		if r.rec.fields[k].fixed {
+			continue
+		}
+		c.Parts = make([]unsafe.Pointer, b.CapSamples)
+		for i := range b.N {
+			part := make([]byte, c.Offsets[i+1]-c.Offsets[i])
+			c.Parts[i] = unsafe.Pointer(unsafe.SliceData(part))
+			parts[k] = append(parts[k], part)
+		}
+	}
+	for k := range parts { // other sizes are refused, and said right
+		right := b.Fields[k].Offsets[1]
+		b.Fields[k].Offsets[1]++
+		if err := r.Next(b, -1); fault.KindOf(err) != fault.Range || b.Fields[k].Offsets[1] != right {
+			t.Fatalf("field %d: %v, %d bytes instead of %d", k, err, b.Fields[k].Offsets[1], right)
+		}
+	}
+	return parts, r.Next(b, -1)
+}
+
+func TestPartsThatAreNone(t *testing.T) {
+	d := write(t, mixedShape(t, 30, 30))
+	r := newRun(t, d.engine(t, d.source(store.Buffered), 4<<20), RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(16)})
+	if err := r.Start(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	for k := range r.rec.fields {
+		b := d.memory(16, r.rec)
+		c := &b.Fields[k]
+		c.Parts = make([]unsafe.Pointer, 16)
+		if err := r.Next(&b, -1); r.rec.fields[k].fixed && fault.KindOf(err) != fault.Invalid {
+			t.Errorf("field %d of a fixed size: %v", k, err)
+		} else if !r.rec.fields[k].fixed && fault.KindOf(err) != fault.Range {
+			t.Errorf("field %d, no sizes: %v", k, err)
+		}
+		if r.rec.fields[k].fixed {
+			continue
+		}
+		if err := r.Next(&b, -1); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("field %d, parts that are nowhere: %v", k, err)
+		}
+		c.Offsets = nil
+		if err := r.Next(&b, -1); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("field %d, parts without offsets: %v", k, err)
+		}
+	}
+	if numbers := d.epoch(t, r, true); len(numbers) != 30 {
+		t.Errorf("%d samples", len(numbers))
+	}
+}
