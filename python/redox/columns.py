@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from redox import _native
-from redox.heap import blank
 from redox.errors import EngineError
+from redox.heap import blank
 from redox.schema import Field
 
 __all__ = ["Column", "Columns", "Reader", "dtype_of", "fixed_dtype"]

@@ -160,7 +160,7 @@ class Session:
     def _straight(self) -> bool:
         """Whether batches are put straight into Python's byte strings, without a slot between.
 
-        That saves a copy of large ones, which are as much work to take out of a slot as to gather. Where they have to be
+        That saves a copy of large ones, which are as much work to take out of a slot as to gather. Where they are to be
         decoded before, threads of the library do it ahead of time, into slots.
         """
         facts = self.facts

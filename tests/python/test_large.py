@@ -36,9 +36,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
-    return all(
-        np.array_equal(got[name], want[name]) if name == "pair" else got[name] == want[name] for name in FIELDS
-    )
+    return all(np.array_equal(got[name], want[name]) if name == "pair" else got[name] == want[name] for name in FIELDS)
 
 
 def test_samples_are_those_that_were_packed(path: str) -> None:
