@@ -32,9 +32,10 @@ func TestRest(t *testing.T) {
 			if gone {
 				c.net.Kill(1, true)
 			} else {
-				go func() { // it comes to its end
-					for done := false; !done; {
-						_, done, _ = c.next(c.runs[1], 1)
+				go func() { // it comes to its end, or to that of the test
+					var err error
+					for done := false; !done && err == nil; {
+						_, done, err = c.next(c.runs[1], 1)
 					}
 				}()
 			}
