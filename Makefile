@@ -115,6 +115,7 @@ bench-growth: $(VENV)/.dev build ## what grows with the data, the nodes and the 
 .PHONY: charts
 charts: $(VENV)/.dev ## docs/charts from benchmarks/results
 	$(VENV)/bin/python benchmarks/chart.py benchmarks/results/*.json
+	$(VENV)/bin/python benchmarks/report.py benchmarks/results/epoch.json
 
 .PHONY: bench-go
 bench-go: ## Go micro-benchmarks

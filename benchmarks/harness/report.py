@@ -13,6 +13,8 @@ RATES = (
     "loader", "samples/s", "spread", "workers", "Redox is", "CPU s/10k", "first batch s", "memory MiB", "opens/sample",
     "reads/sample", "read/given",
 )  # fmt: skip
+SUMMARY = ("samples, storage", "Redox", "fastest other", "Redox is", "fastest other that mixes", "Redox is")
+MIXES = 1.5  # VIF up to which a loader counts as mixing; a full shuffle has 1
 PROPERTIES = ("loader", "VIF", "order stable", "resume", "with fewer workers", "left after kill -9", "amiss")
 
 
@@ -33,14 +35,52 @@ def tables(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def summary(found: dict[str, Any]) -> str:
+    """Return Markdown: for each shape and store Redox, packed as by default, and the fastest others however packed."""
+    lines = []
+    for shape in dict.fromkeys(row["shape"] for row in found["rows"]):
+        for store in STORES:
+            rows = [row for row in found["rows"] if row["shape"] == shape and row["store"] == store.name]
+            rows = [row for row in rows if "rate" in row["summary"]]
+            own = next((row for row in rows if row["title"] == "Redox" and row["shuffled"]), None)
+            others = [row for row in rows if not row["title"].startswith("Redox")]
+            if own is None or not others:
+                continue
+            mixing = [row for row in others if row["properties"].get("vif", MIXES + 1) <= MIXES]
+            cells = [f"{shape}, {store.words}", number(own["summary"]["rate"])]
+            for some in (others, mixing):
+                best = max(some, key=lambda row: row["summary"]["rate"], default=None)
+                ratio = ratio_of(own, best) if best else None
+                cells.append(f"{_loader(best)}: {number(best['summary']['rate'])}" if best else "none")
+                cells.append(f"{number(ratio)} x" if ratio else "-")
+            lines.append(tuple(cells))
+    return aligned(SUMMARY, lines)
+
+
+def ratio_of(own: dict[str, Any], other: dict[str, Any]) -> float | None:
+    """Return how many times as fast one row is as another, median of the rounds."""
+    pairs = zip(rounds(own), rounds(other), strict=False)
+    return median([mine / its for mine, its in pairs] or [0]) or None
+
+
+def behind(found: dict[str, Any]) -> str:
+    """Return a Markdown list of the rows that are faster than Redox, packed in the same order, with its defaults."""
+    lines = []
+    for row in found["rows"]:
+        rows = [it for it in found["rows"] if it["store"] == row["store"]]
+        ratio = against(rows, row)
+        if ratio is not None and ratio < 1 and not row["title"].startswith("Redox"):
+            lines.append(f"- {row['name']}: Redox is {number(ratio)} x")
+    return "\n".join(lines) or "- none"
+
+
 def against(rows: list[dict[str, Any]], row: dict[str, Any]) -> float | None:
     """Return how many times as fast Redox is, packed in the same order, with its defaults: median of the rounds."""
     order = row["shuffled"] if row["packed"] else True
     for own in rows:
         same = own["shape"] == row["shape"] and own["store"] == row["store"] and own["shuffled"] == order
         if own["title"] == "Redox" and same and own is not row:
-            pairs = zip(rounds(own), rounds(row), strict=False)
-            return median([mine / other for mine, other in pairs] or [0]) or None
+            return ratio_of(own, row)
     return None
 
 

@@ -23,7 +23,8 @@ from redox.crew import end_with
 from redox.errors import Error, PeerError, StallError, StateError
 from redox.logs import follow
 from redox.part import Part
-from redox.session import STATE, Progress, Session
+from redox.passes import Progress
+from redox.session import STATE, Session
 
 if TYPE_CHECKING:
     from redox.columns import Columns

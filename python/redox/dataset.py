@@ -13,8 +13,9 @@ from redox.columns import Columns, Reader
 from redox.errors import ClosedError
 from redox.facts import Facts
 from redox.options import Options, whole
+from redox.passes import Pass
 from redox.present import Presenter
-from redox.session import Opened, Pass, Session
+from redox.session import Opened, Session
 from redox.subset import Subset
 from redox.values import NumpyMaker
 from redox.world import World

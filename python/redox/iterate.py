@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from redox.columns import Columns
+    from redox.passes import Pass
     from redox.present import Presenter
-    from redox.session import Pass
 
 __all__ = ["BatchIterator", "CollatedIterator", "SampleIterator", "as_it_is", "fetched"]
 

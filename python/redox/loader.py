@@ -13,7 +13,7 @@ from redox.accelerated import Told, gradient_state
 from redox.dealing import asked_by_lightning
 from redox.errors import StateError
 from redox.iterate import as_it_is
-from redox.session import Progress
+from redox.passes import Progress
 from redox.state import Share
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
+    from redox.passes import Pass
     from redox.present import Presenter
-    from redox.session import Pass, Session
+    from redox.session import Session
 
 __all__ = ["Redirection", "refuse_disorder"]
 

@@ -24,15 +24,14 @@ from redox.crew import Crew
 from redox.errors import CorruptError, MemoryLimitError, StateError
 from redox.facts import Facts
 from redox.options import Options
+from redox.passes import Pass, Progress
 from redox.state import Cursor, Share
 from redox.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redox.meeting import Meeting
 
-__all__ = ["Opened", "Pass", "Progress", "Session", "added", "share_of"]
+__all__ = ["STATE", "Loader", "Opened", "Session", "added", "share_of"]
 
 _log = logging.getLogger("redox")
 
@@ -74,7 +73,7 @@ class _Mesh:
         weakref.finalize(self, _native.mesh_close, self.number, os.getpid()).atexit = False
 
 
-class _Loader:
+class Loader:
     """A native loader and its reader. Used by one pass at a time."""
 
     def __init__(self, opened: Opened, options: dict[str, Any], fields: Any, *, straight: bool) -> None:
@@ -103,9 +102,9 @@ class Session:
         self.skipped = [0, 0]  # by Python, in the epoch and in all: samples that did not decode or that were refused
         self._lock = threading.Lock()
         self._opened: Opened | None = None
-        self._loaders: list[_Loader] = []
-        self._free: list[_Loader] = []
-        self._busy: _Loader | None = None  # of the pass that began last
+        self._loaders: list[Loader] = []
+        self._free: list[Loader] = []
+        self._busy: Loader | None = None  # of the pass that began last
         self._subset = 0
         self._mesh: _Mesh | None = None
         self._unchanging: dict[str, Any] | None = None
@@ -118,7 +117,7 @@ class Session:
             self._opened = Opened(self.facts.path)
         return self._opened
 
-    def take(self) -> _Loader:
+    def take(self) -> Loader:
         """Return a loader that no live pass uses."""
         with self._lock:
             if self._free:
@@ -129,12 +128,12 @@ class Session:
                 _exchanging.add(self)
             return loader
 
-    def give_back(self, loader: _Loader) -> None:
+    def give_back(self, loader: Loader) -> None:
         """Let another pass have this loader."""
         with self._lock:
             self._free.append(loader)
 
-    def _make(self) -> _Loader:
+    def _make(self) -> Loader:
         opened = self.opened
         straight = self._straight()
         options = self.options.native(self.world, prefetch=0 if straight else self._slots())
@@ -151,11 +150,11 @@ class Session:
         if self._loaders:
             try:
                 shared = {**options, "share": self._loaders[0].handle}
-                return _Loader(opened, shared, self.fields, straight=straight)
+                return Loader(opened, shared, self.fields, straight=straight)
             except MemoryLimitError:
                 if self.options.memory_limit != "auto":
                     raise
-        return _Loader(opened, options, self.fields, straight=straight)
+        return Loader(opened, options, self.fields, straight=straight)
 
     def _straight(self) -> bool:
         """Whether batches are put straight into Python's byte strings, without a slot between.
@@ -233,7 +232,7 @@ class Session:
         """Return the source numbers of stored numbers."""
         return _native.sources(self.opened.handle, numbers)
 
-    def begin(self, progress: Progress, loader: _Loader) -> None:
+    def begin(self, progress: Progress, loader: Loader) -> None:
         """Take note of a pass that begins."""
         self.latest, self._busy = progress, loader
         self.skipped[0] = 0
@@ -344,86 +343,3 @@ def added(every: list[dict[str, Any]]) -> dict[str, Any]:
             if isinstance(value, (int, float)) and isinstance(total.get(name), (int, float)):
                 total[name] = max(total[name], value) if name in _LARGEST else total[name] + value
     return total
-
-
-class Progress:
-    """How far a pass is. Outlives it, so that a state can be told after a `break`.
-
-    Args:
-        share: How the epoch is cut.
-        epoch: Which epoch.
-        start: Position at which the pass began.
-    """
-
-    def __init__(self, share: Share, epoch: int, start: int) -> None:
-        self.share, self.epoch, self.start = share, epoch, start
-        self.batches = 0
-        self.done = start >= share.size
-        self.pending: Callable[[], int] = lambda: 0  # samples of the latest batch that were not handed out yet
-
-    def position(self) -> int:
-        """Return the global position up to which samples were handed out.
-
-        Raises:
-            StateError: One rank of several is in the middle of a batch: where the others are can't be told.
-        """
-        share = self.share
-        if self.done:
-            return share.size
-        pending = self.pending()
-        if not pending:
-            return share.after(self.start, self.batches)
-        if share.world > 1:
-            raise StateError("with several ranks a state can be told between batches only, not in the middle of one")
-        return min(share.size, self.start + self.batches * share.step) - pending
-
-
-class Pass:
-    """One iteration over (the rest of) an epoch. Begins when the first batch is asked for.
-
-    Args:
-        session: Of the data set.
-        borrow: Lend each batch only until the next one.
-    """
-
-    def __init__(self, session: Session, *, borrow: bool = False) -> None:
-        self._session = session
-        self._borrow = borrow
-        self._loader: _Loader | None = None
-        self._giver: Any = None
-        self.progress: Progress | None = None
-
-    def next(self) -> Columns | None:
-        """Return the next batch; None at the end of the epoch, and from then on."""
-        progress = self.progress or self._begin()
-        if progress.done:
-            self._give_back()
-            return None
-        assert self._loader is not None
-        columns = self._loader.reader.lend(self._loader.handle, self._session.options.timeout, borrow=self._borrow)
-        if columns is None:
-            progress.done = True
-            self._give_back()
-        else:
-            progress.batches += 1
-        return columns
-
-    def _begin(self) -> Progress:
-        session = self._session
-        loader = self._loader = session.take()
-        self._giver = weakref.finalize(self, session.give_back, loader)
-        self._giver.atexit = False
-        progress = Progress(session.share, *session.cursor.begin())
-        loader.reader.drop()
-        session.meet()
-        if not progress.done:
-            # Not redox_set_epoch: right after a restore that nobody read from, it would keep that one's position.
-            state = {**session.template(), "epoch": progress.epoch, "position": progress.start}
-            _native.restore(loader.handle, state)
-        session.begin(progress, loader)
-        self.progress = progress
-        return progress
-
-    def _give_back(self) -> None:
-        self._loader = None
-        self._giver()

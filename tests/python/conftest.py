@@ -7,6 +7,7 @@ it is, and that its bytes are right.
 from __future__ import annotations
 
 import itertools
+import shutil
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -46,6 +47,11 @@ def number_of(array: Any) -> int:
 def joined(lists: Iterable[list[Any]]) -> list[Any]:
     """The elements of several lists in one."""
     return list(itertools.chain.from_iterable(lists))
+
+
+def copied(path: str, tmp_path: Path) -> Path:
+    """A copy of a data set, to be damaged."""
+    return Path(shutil.copytree(path, tmp_path / "copy"))
 
 
 def write(path: Path | str, samples: Iterable[Any], **options: Any) -> str:

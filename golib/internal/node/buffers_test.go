@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -9,6 +10,64 @@ import (
 	"github.com/redox-loader/redox/golib/internal/plan"
 	"github.com/redox-loader/redox/golib/internal/store"
 )
+
+// TestTooSmallBuffersConsumeNothing: every need is set, and the same batch comes next.
+func TestTooSmallBuffersConsumeNothing(t *testing.T) {
+	d := write(t, mixedShape(t, 100, 10))
+	for _, prefetch := range []int{0, 2} {
+		e := d.engine(t, d.source(store.Buffered), 1<<20)
+		p := d.plan(t, plan.Spec{Shuffle: true, Window: 8})
+		r := newRun(t, e, RunConfig{Plan: p, World: oneRank(10), Prefetch: prefetch})
+		if err := r.Start(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		var got []int64
+		for len(got) < 100 {
+			for k := range 4 {
+				mem := d.memory(10, r.rec)
+				mem.Fields[k].Data = mem.Fields[k].Data[:3]
+				err := r.Next(&mem, -1)
+				if fault.KindOf(err) != fault.Range {
+					t.Fatalf("3 bytes for field %d: %v", k, err)
+				}
+				small := Batch{CapSamples: 10, Index: make([]int64, 10), Fields: make([]Column, 4)}
+				for i, c := range mem.Fields {
+					if c.Need == 0 || mem.N != 10 {
+						t.Fatalf("field %d needs nothing", i)
+					}
+					small.Fields[i] = c
+					small.Fields[i].Data = make([]byte, c.Need)
+				}
+				if k == 3 {
+					if err := r.Next(&small, -1); err != nil {
+						t.Fatal(err)
+					}
+					d.check(t, &small)
+					got = append(got, small.Index...)
+				}
+			}
+		}
+		if !slices.Equal(got, want(p, 0)) {
+			t.Error("another order")
+		}
+	}
+}
+
+// TestFieldsOnly delivers two of four fields, in the order asked for.
+func TestFieldsOnly(t *testing.T) {
+	s := mixedShape(t, 100, 10)
+	d := write(t, s)
+	e := d.engine(t, d.source(store.Buffered), 1<<20)
+	r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{}), World: oneRank(10), Prefetch: 2, Fields: []int{3, 1}})
+	if err := r.Start(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	all := d.value
+	d.value = func(n int64) []chunk.Value { v := all(n); return []chunk.Value{v[3], v[1]} }
+	if got := d.epoch(t, r, false); len(got) != 100 {
+		t.Errorf("%d samples", len(got))
+	}
+}
 
 // TestParts: who offers no memory is told the sizes, and who offers memory for each sample gets them there, whether the
 // batch lay in a slot or not.
