@@ -51,7 +51,7 @@ def main() -> int:
                 found = {
                     "machine": facts(versions), "busy": busy.look(), "took_s": round(time.time() - begin),
                     "rounds": rounds, "seconds": seconds, "quick": options.quick,
-                    "rows": [row.to_json() for row in chosen],
+                    "rows": [row.to_json() for row in chosen if row.runs or row.note],
                 }  # fmt: skip
                 if options.json:  # what there is, should the next shape fail after an hour
                     options.json.parent.mkdir(parents=True, exist_ok=True)

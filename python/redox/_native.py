@@ -155,12 +155,6 @@ def loader_new(dataset: int, options: dict[str, Any]) -> int:
     return handle.value
 
 
-def next_batch(loader: int, batch: Batch, timeout_s: float) -> int:
-    """redox_next_batch: waits in slices; returns OK, END_OF_EPOCH or ERANGE."""
-    function = load().redox_next_batch
-    return _wait(lambda ms: function(loader, byref(batch), ms), timeout_s)
-
-
 def next_parts(loader: int, batch: Batch, parts: Any, timeout_s: float) -> int:
     """redox_next_parts: waits in slices; returns OK, END_OF_EPOCH or ERANGE."""
     function = load().redox_next_parts

@@ -24,7 +24,7 @@ from redox.errors import Error, PeerError, StallError, StateError
 from redox.logs import follow
 from redox.part import Part
 from redox.passes import Progress
-from redox.session import STATE, Session
+from redox.session import Session
 
 if TYPE_CHECKING:
     from redox.columns import Columns
@@ -164,8 +164,8 @@ class AttachedSession(Session):
     def template(self) -> dict[str, Any]:
         """Return a state with everything in it that does not change."""
         if self._unchanging is None:
-            state = self._status()["state"]
-            self._unchanging = {name: state[name] for name in STATE if name in state}
+            self.learn(self._status()["state"])
+        assert self._unchanging is not None
         return self._unchanging
 
     def expect(self, state: dict[str, Any]) -> None:
@@ -234,23 +234,26 @@ def status_of(name: bytes, rank: int) -> dict[str, Any] | None:
     return dict(json.loads(body))
 
 
-def tell(session: AttachedSession, *, start: bool) -> None:
-    """Let the engine of workers that live on know what the user says about epochs.
+def tell(session: AttachedSession, *, start: bool) -> int:
+    """Let the engine of workers that live on know what the user says about epochs; return how many passes it has seen.
 
     Args:
         session: Of the trainer.
         start: Whether to start an engine where there is none: if one died, the workers will look for another.
     """
+    passes = 0
     connection = client.connection_to(session.name, session.world.rank)
     if connection is None and start:
         connection = session.connect()
     if connection is not None:
         body, _ = connection.request(wire.STATUS, expect=wire.TEXT, timeout_s=_ANSWER_S)
         # A worker that was restored by itself may have said more than the trainer knows of.
-        session.cursor.serial = max(session.cursor.serial, json.loads(body)["serial"] + 1)
+        status = json.loads(body)
+        session.cursor.serial, passes = max(session.cursor.serial, status["serial"] + 1), status["passes"]
         word = wire.WORD.pack(*session.cursor.word(), -1)
         connection.request(wire.SET, word, expect=wire.DONE, timeout_s=_ANSWER_S)
     client.seen.pop(session.name, None)
+    return passes
 
 
 # How many passes this process began, by engine and base: persistent workers begin many with one base.

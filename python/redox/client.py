@@ -27,7 +27,7 @@ _ATTEMPTS = 50  # of finding or starting an engine, while others come and go
 _CREDENTIALS = struct.Struct("iII")
 _ANSWER_S = 30.0  # for what the engine answers at once
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a data set that is collected meanwhile says farewell, in the same thread
 _own: dict[tuple[bytes, int], Connection] = {}
 
 # The latest epoch of an engine's batches that this process, or the one it was forked from, has seen since the user last
@@ -71,7 +71,7 @@ def farewell(name: bytes, rank: int) -> None:
 def _forget() -> None:
     """In a forked child: what is here is the parent's."""
     global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _own.clear()
 
 

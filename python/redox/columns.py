@@ -106,6 +106,27 @@ def _view(owner: object, address: int | None, shape: tuple[int, ...], dtype: np.
     return np.asarray(_Lent(owner, address, shape, dtype))
 
 
+class _Offer:
+    """Memory for one batch that is not lent.
+
+    Args:
+        arrays: The memory; the first one is the index.
+    """
+
+    __slots__ = ("arrays", "kept", "strings")
+
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self.arrays = arrays
+        self.strings: dict[int, list[bytes]] = {}  # by field
+        self.kept: list[np.ndarray] = []  # where those are
+        arrays[0][0] = _native.ABSENT
+
+    @property
+    def filled(self) -> bool:
+        """Whether there is a batch in it: the index is written when all is well."""
+        return bool(self.arrays[0][0] != _native.ABSENT)
+
+
 class Reader:
     """Takes batches out of one native loader. One thread at a time.
 
@@ -121,7 +142,8 @@ class Reader:
         self, fields: tuple[Field, ...], batch_size: int, owner: object = None, *, straight: bool = False
     ) -> None:
         self._fields = fields
-        self._straight = straight
+        self._size, self._straight = batch_size, straight
+        self._offer: _Offer | None = None  # what the last call was to fill, unless that was delivered
         self._owner = owner
         self._array = (_native.Field * len(fields))()
         self._native = [self._array[i] for i in range(len(fields))]
@@ -141,15 +163,17 @@ class Reader:
             borrow: The memory goes back with the `Columns`, whoever still looks at it; otherwise with the last array
                 over it.
         """
+        if self._offer is not None and self._offer.filled:  # Ctrl-C came between a batch and its delivery
+            return self._delivered(self._offer)
         if self._straight:
-            return self._strings(loader, timeout)
-        if not self._slot.value:  # else Ctrl-C came between the last batch and its delivery
-            self._reset()
+            return self._own(loader, timeout)
+        if not self._slot.value:  # else Ctrl-C came there
+            self._reset(self._size)
             status = _native.acquire(loader, self._batch, timeout, self._slot)
             if status == _native.END_OF_EPOCH:
                 return None
             if status == _native.ERANGE:
-                return self._copy(loader, timeout)
+                return self._own(loader, timeout)
         lease = _Lease()
         columns = self._columns(self._owner if borrow else lease)
         columns.lease = lease if borrow else None
@@ -159,52 +183,58 @@ class Reader:
 
     def drop(self) -> None:
         """Give back a batch that was lent but, because of Ctrl-C, not delivered."""
+        self._offer = None
         slot, self._slot.value = self._slot.value, 0
         if slot:
             _native.release(slot)
 
-    def _copy(self, loader: int, timeout: float) -> Columns | None:
-        """The batch in memory of its own: the caller holds all slots."""
-        while True:
-            owner = self._supply()
-            status = _native.next_batch(loader, self._batch, timeout)
-            if status == _native.END_OF_EPOCH:
-                return None
-            if status == _native.OK:
-                return self._columns(owner)
+    def _own(self, loader: int, timeout: float) -> Columns | None:
+        """The batch in memory of its own: the caller holds all slots, or there are none.
 
-    def _strings(self, loader: int, timeout: float) -> Columns | None:
-        """The batch in memory of its own, every byte string an object: asked for their sizes, then filled."""
-        self._reset()
-        owner = self._supply()
+        Straight, each byte string is an object: the library is asked for their sizes, and then fills them.
+        """
         places = (ctypes.c_void_p * len(self._fields))()
-        kept: list[np.ndarray] = []
-        strings: dict[int, list[bytes]] = {}
+        if self._straight:
+            self._reset(self._size)
+        offer = None
         while True:
-            status = _native.next_parts(loader, self._batch, places, timeout)
-            if status == _native.END_OF_EPOCH:
-                return None
+            if offer is None or not self._straight:
+                self._offer = offer = _Offer(self._supply())
+            status = _native.next_parts(loader, self._batch, places if self._straight else None, timeout)
             if status == _native.OK:
-                return self._columns(owner, strings)
-            kept.clear()
-            for i, (dtype, native) in enumerate(zip(self._dtypes, self._native, strict=True)):
-                if dtype is None:
-                    ends = _view(owner, native.offsets, (self._batch.n_samples + 1,), _I64)
-                    strings[i], at = blank(np.diff(ends).tolist())
-                    kept.append(at)
-                    places[i] = at.ctypes.data
+                return self._delivered(offer)
+            if status == _native.END_OF_EPOCH:
+                self._offer = None
+                return None
+            if self._straight:
+                self._prepare(offer, places)
+
+    def _prepare(self, offer: _Offer, places: Any) -> None:
+        """Make byte strings of the sizes that the last call told."""
+        offer.kept.clear()
+        for i, (dtype, native) in enumerate(zip(self._dtypes, self._native, strict=True)):
+            if dtype is None:
+                ends = _view(offer, native.offsets, (self._batch.n_samples + 1,), _I64)
+                offer.strings[i], at = blank(np.diff(ends).tolist())
+                offer.kept.append(at)
+                places[i] = at.ctypes.data
+
+    def _delivered(self, offer: _Offer) -> Columns:
+        columns = self._columns(offer.arrays, offer.strings if self._straight else None)
+        self._offer = None
+        return columns
 
     def read(self, dataset: int, numbers: Any) -> Columns:
         """Return samples by stored number (a C array), in memory of their own."""
-        self._batch.cap_samples = len(numbers)
-        self._reset()
+        self._reset(len(numbers))
         for _ in range(4):
             owner = self._supply()
             if _native.read(dataset, numbers, self._batch) == _native.OK:
                 return self._columns(owner)
         raise EngineError(f"redox_read asks for more memory each time it is called ({self._batch.cap_samples} samples)")
 
-    def _reset(self) -> None:
+    def _reset(self, samples: int) -> None:
+        self._batch.cap_samples = samples  # the library sets it to what a lent batch has
         for native in self._native:
             native.need = native.cap = 0
             native.shape_cap = native.ndim = 0

@@ -16,7 +16,7 @@ from redox import _native
 from redox.exact import Exact, exact_of, stats_of
 from redox.iterate import fetched
 from redox.options import flag
-from redox.redirect import Redirection, refuse_disorder
+from redox.redirect import Redirection, batch_size_of
 from redox.sample import Place, Samples, open_samples
 from redox.session import added
 from redox.source import OPTIONS, Source
@@ -45,7 +45,7 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
     Args:
         path: Folder of the data set.
         redirect: Answer requests with the plan's next samples.
-        batch_size: With `redirect`, of the plan; None: the length of the first request.
+        batch_size: With `redirect`, of the plan; None: that of the DataLoader, else the length of the first request.
         rank: With `redirect`, as `world_size`, `nodes` and what else decides the order; see `redox.RedoxDataset`, also
             for the other options.
     """
@@ -113,15 +113,15 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
                 "redirect=True can't be asked through torch.utils.data.Subset or random_split, whose indices it would "
                 "not keep: pass subset= to MapDataset, or use redirect=False"
             )
-        if not self._sized:
-            self._resize(len(indices))
+        if not self._sized:  # else the first request of one worker may be the short last batch
+            self._resize(batch_size_of(frame) or len(indices))
         if self._redirection is None or self._redirection.session is not self.session:  # forked
-            refuse_disorder(frame)
+            batch_size_of(frame)
             self._redirection = Redirection(self.session, self.presenter(TorchMaker()), len(self))
         return self._redirection.answer(indices, fetched(frame)[0])
 
     def _resize(self, batch_size: int) -> None:
-        """Take the first request's length for the plan's batch size; epoch and position stay."""
+        """Take this for the plan's batch size; epoch and position stay."""
         self._options, self._sized = replace(self._options, batch_size=batch_size), True
         earlier, self._session = self._session, None
         if earlier is not None:
@@ -182,7 +182,9 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
 
     def __getstate__(self) -> dict[str, Any]:
         if self._redirect:
-            refuse_disorder(sys._getframe(1))
+            size = batch_size_of(sys._getframe(1))
+            if size is not None and not self._sized:  # workers that are not forked can't see it
+                self._resize(size)
         return {**super().__getstate__(), "_redirection": None, "_exact": None}
 
     def __repr__(self) -> str:

@@ -73,6 +73,8 @@ class Pass:
             return None
         assert self._loader is not None
         columns = self._loader.reader.lend(self._loader.handle, self._session.options.timeout, borrow=self._borrow)
+        if columns is not None and columns.epoch != progress.epoch:  # Ctrl-C came with the end of the epoch
+            columns = None
         if columns is None:
             progress.done = True
             self._give_back()

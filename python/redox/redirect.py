@@ -21,26 +21,32 @@ if TYPE_CHECKING:
     from redox.present import Presenter
     from redox.session import Session
 
-__all__ = ["Redirection", "refuse_disorder"]
+__all__ = ["Redirection", "batch_size_of"]
 
 
-def refuse_disorder(frame: FrameType | None) -> None:
-    """Raise if a DataLoader below this frame gives its workers batches in whatever order they are done.
+def batch_size_of(frame: FrameType | None) -> int | None:
+    """Return how long the batches of a DataLoader below this frame are; None if that can't be told.
 
-    Workers answer without asking each other: of W, worker w's call k is batch kW+w. Only the loader's iterator in the
-    trainer's process knows; its frame is below when it pickles the data set, and still is in a worker that was forked.
+    Only the loader's iterator in the trainer's process knows; its frame is below when it pickles the data set, and it
+    still is in a worker that was forked.
 
     Args:
         frame: Of whoever pickles or asks the data set.
 
     Raises:
-        ValueError: It does.
+        ValueError: It gives its workers batches in whatever order they are done. They answer without asking each other:
+            of W, worker w's call k is batch kW+w.
     """
+    size = None
     while frame is not None:
         loader = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
-        if isinstance(loader, _BaseDataLoaderIter) and getattr(loader, "_in_order", True) is False:
-            raise ValueError("in_order=False: redirect=True needs a DataLoader that keeps the order of its batches")
+        if isinstance(loader, _BaseDataLoaderIter):
+            if getattr(loader, "_in_order", True) is False:
+                raise ValueError("in_order=False: redirect=True needs a DataLoader that keeps the order of its batches")
+            found = getattr(getattr(loader, "_index_sampler", None), "batch_size", None)
+            size = found if size is None and isinstance(found, int) and found > 0 else size
         frame = frame.f_back
+    return size
 
 
 class Redirection:

@@ -108,6 +108,7 @@ class Session:
         self._subset = 0
         self._mesh: _Mesh | None = None
         self._unchanging: dict[str, Any] | None = None
+        self.told = 0  # passes that the workers' engine had seen when the user last said something about epochs
 
     @property
     def opened(self) -> Opened:
@@ -119,9 +120,11 @@ class Session:
 
     def take(self) -> Loader:
         """Return a loader that no live pass uses."""
+        try:
+            return self._free.pop(0)
+        except IndexError:
+            pass
         with self._lock:
-            if self._free:
-                return self._free.pop(0)
             loader = self._make()
             self._loaders.append(loader)
             if self.meeting is not None and len(self._loaders) == 1:
@@ -129,9 +132,8 @@ class Session:
             return loader
 
     def give_back(self, loader: Loader) -> None:
-        """Let another pass have this loader."""
-        with self._lock:
-            self._free.append(loader)
+        """Let another pass have this loader. Without a lock: a collected iterator comes here, at any moment."""
+        self._free.append(loader)
 
     def _make(self) -> Loader:
         opened = self.opened
@@ -196,9 +198,14 @@ class Session:
         if self._unchanging is None:
             if not self._loaders:
                 self.give_back(self.take())
-            state = _native.state(self._loaders[0].handle)
-            self._unchanging = {name: state[name] for name in STATE if name in state}
+            self.learn(_native.state(self._loaders[0].handle))
+        assert self._unchanging is not None
         return self._unchanging
+
+    def learn(self, state: dict[str, Any]) -> None:
+        """Take from any state what does not change: who has workers need not load anything for it."""
+        if self._unchanging is None:
+            self._unchanging = {name: state[name] for name in STATE if name in state}
 
     def _progress(self, batches: int | None) -> tuple[int, int]:
         latest = self.latest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import weakref
@@ -187,7 +188,7 @@ class Source:
 
     def stats(self) -> dict[str, Any]:
         """Return the counters `{"epoch": {...}, "total": {...}}` of this rank and its node."""
-        status = self._workers()
+        status = self._workers(anew=False)
         return self.session.stats() if status is None else dict(status["stats"])
 
     def state_dict(self, *, batches: int | None = None) -> dict[str, Any]:
@@ -241,7 +242,7 @@ class Source:
             name = self._engine()
             session = self._attached(session.crew, name)
             session.cursor = self.session.cursor
-        tell(session, start=session.name in seen)
+        self.session.told = tell(session, start=session.name in seen)
 
     def _engine(self) -> bytes:
         """Return the name of the engine process for this data set, if one serves it."""
@@ -249,15 +250,28 @@ class Source:
 
     def engine_status(self) -> dict[str, Any] | None:
         """Return what the engine of this data set's workers says; None if there is no engine."""
-        return status_of(self._engine(), self.world.rank)
+        status = status_of(self._engine(), self.world.rank)
+        if status is not None:
+            self.session.learn(status["state"])
+        return status
 
-    def _workers(self) -> dict[str, Any] | None:
-        """Return what the engine of this data set's workers says; None if this process's own iterations count."""
+    def _workers(self, *, anew: bool = True) -> dict[str, Any] | None:
+        """Return what the engine of this data set's workers says; None if this process's own iterations count.
+
+        Args:
+            anew: Only if they have begun one since the user last said something about epochs.
+        """
         session = self.session
-        if session.latest is not None or session.crew.working:
+        status = None if session.crew.working else self.engine_status()
+        if status is None:
             return None
-        status = self.engine_status()
-        return status if status is not None and status["passes"] and status["serial"] >= session.cursor.serial else None
+        latest, begun = session.latest, (status["epoch"], status["start"])
+        if isinstance(session, AttachedSession) and latest is not None and (latest.epoch, latest.start) == begun:
+            return None  # this process's own
+        if status["passes"] < session.told:
+            session.told = 0  # another engine, in place of one that died
+        began = status["passes"] > (session.told if anew else 0)
+        return status if began and status["serial"] >= session.cursor.serial else None
 
     def catch_up(self) -> None:
         """Let this process's next iteration follow those that DataLoader workers have made since its last."""
@@ -277,7 +291,7 @@ class Source:
 
     def __getstate__(self) -> dict[str, Any]:
         self.world  # noqa: B018 - found out where the object was made, not where it is unpickled
-        where = self._session.cursor if self._session is not None else self._where
+        where = copy.copy(self._session.cursor if self._session is not None else self._where)
         self._copies += 1
         name = self._engine()
         return {**self.__dict__, "_session": None, "_where": where, "_seen": (name, seen.get(name))}

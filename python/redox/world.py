@@ -119,9 +119,9 @@ def _process_group(nodes: Any) -> World | None:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     size = distributed.get_world_size()
-    found = _nodes(size, "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE") if nodes is None else nodes
     node_name = "GROUP_RANK" if _number("WORLD_SIZE") == size else ""  # else torchrun's ranks are other ones
-    return _checked(World.of(distributed.get_rank(), size, found), node_name, nodes)
+    here = _layout(size, nodes, "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", node_name)
+    return _checked(World.of(distributed.get_rank(), size, here[0]), here[1])
 
 
 _LAUNCHERS = (  # rank, world size, ranks on this node (or on all), number of nodes, this node
@@ -144,14 +144,29 @@ def _environment(nodes: Any) -> World | None:
                     "or pass rank= and world_size="
                 )
             rank = 0
-        found = _nodes(size, local_name, nodes_name) if nodes is None else nodes
-        return _checked(World.of(rank, size, found), node_name, nodes)
+        here = _layout(size, nodes, local_name, nodes_name, node_name)
+        return _checked(World.of(rank, size, here[0]), here[1])
     return None
 
 
-def _checked(world: World, node_name: str, given: Any) -> World:
+def _layout(size: int, given: Any, local_name: str, nodes_name: str, node_name: str) -> tuple[Any, str]:
+    """Return the nodes of a world, and the variable that has this one's number, if there is one to compare with.
+
+    From where its ranks come, else from another launcher with as many: scripts hand on SLURM's numbers as RANK and
+    WORLD_SIZE.
+    """
+    if given is not None:
+        return given, ""
+    if not os.environ.get(local_name, "").strip() and not os.environ.get("REDOX_PEERS"):
+        for _, size_name, local, nodes, node in _LAUNCHERS:
+            if os.environ.get(local, "").strip() and _number(size_name) == size:
+                return _nodes(size, local, nodes), node
+    return _nodes(size, local_name, nodes_name), node_name
+
+
+def _checked(world: World, node_name: str) -> World:
     """Compare the node that a rank must be on, ranks being consecutive, with the one that the launcher names."""
-    node = _number(node_name) if node_name and given is None and world.nodes > 1 else None
+    node = _number(node_name) if node_name and world.nodes > 1 else None
     if node is not None and node != world.node:
         raise ValueError(
             f"rank {world.rank} of {world.size} is on node {node} ({node_name}), expected it on node {world.node}: "

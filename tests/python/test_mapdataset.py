@@ -221,3 +221,11 @@ def test_bad_options(pack: Any, options: dict[str, Any]) -> None:
         redox.MapDataset(pack(), **options)
     with pytest.raises(TypeError):
         redox.MapDataset(pack(), batched=True)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_redirection_of_fewer_batches_than_workers(pack: Any, method: str) -> None:
+    """The first request of one worker is the short last batch."""
+    ds = redox.MapDataset(pack(100), redirect=True)
+    loader = DataLoader(ds, 64, shuffle=True, num_workers=3, multiprocessing_context=method)
+    assert [sorted(labels(loader)) for _ in range(2)] == [list(range(100))] * 2

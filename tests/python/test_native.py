@@ -44,7 +44,7 @@ def test_every_status_is_an_exception() -> None:
         lambda h: _native.read(h, _native.numbers_of([0]), _native.Batch()),
         lambda h: _native.find_key(h, "x"),
         lambda h: _native.loader_new(h, {"batch_size": 1}),
-        lambda h: _native.next_batch(h, _native.Batch(), 0.1),
+        lambda h: _native.next_parts(h, _native.Batch(), None, 0.1),
         lambda h: _native.acquire(h, _native.Batch(), 0.1, ctypes.c_uint64()),
         _native.state,
         _native.stats,

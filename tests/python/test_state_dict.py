@@ -367,3 +367,47 @@ def test_torchdata_beside_our_own_state(pack: Any, workers: int) -> None:
         again.load_state_dict(state)
         got = [label for batch in stateful(again, batch_size=20, num_workers=other) for label in batch[1].tolist()]
         assert got == order[80:]
+
+
+def test_a_look_before_training_with_workers(pack: Any) -> None:
+    ds = data(pack(N))
+    next(iter(ds))  # epoch 0, in this process
+    for k, _ in enumerate(DataLoader(ds, 16, num_workers=2), 1):
+        assert ds.state_dict(batches=k) == {**ds.state_dict(batches=0), "position": min(16 * k, N)}
+        assert ds.state_dict(batches=k)["epoch"] == 1
+        with pytest.raises(redox.StateError, match="workers"):
+            ds.state_dict()
+    assert ds.stats()["epoch"]["samples"] == N
+
+
+def test_words_after_an_epoch_with_workers(pack: Any) -> None:
+    ds = data(pack(N))
+    loader = DataLoader(ds, 16, num_workers=2, persistent_workers=True)
+    for _ in loader:
+        pass
+    state = {**ds.state_dict(batches=3), "epoch": 7}
+    ds.set_epoch(5)
+    assert (ds.state_dict(batches=0)["epoch"], ds.state_dict(batches=2)["position"]) == (5, 32)
+    assert ds.stats()["total"]["samples"] == N
+    ds.load_state_dict(state)
+    assert (ds.state_dict()["epoch"], ds.state_dict()["position"]) == (7, 48)
+    for k, _ in enumerate(loader, 4):
+        assert (ds.state_dict(batches=k)["epoch"], ds.state_dict(batches=k)["position"]) == (7, min(16 * k, N))
+
+
+def test_workers_states_need_no_library_in_the_trainer(pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ds = data(pack(N))
+    monkeypatch.setattr(redox.session.Session, "take", lambda _: pytest.fail("a loader was made"))
+    loader = redox.DataLoader(ds, num_workers=1)
+    for k, _ in enumerate(loader, 1):
+        assert loader.state_dict()["position"] == ds.state_dict(batches=k)["position"] == min(16 * k, N)
+
+
+def test_a_copy_counts_for_itself(pack: Any) -> None:
+    ds = data(pack(N))
+    first = labels(ds)
+    twin = copy.copy(ds)
+    twin.set_epoch(0)
+    assert labels(twin) == first
+    assert ds.state_dict()["epoch"] == 0
+    assert labels(ds) != first

@@ -296,3 +296,52 @@ def test_a_borrowed_batch_kept_too_long_is_no_crash(pack: Any) -> None:
 def test_pixels_are_as_packed(pack: Any) -> None:
     for image, label in data(pack()):
         np.testing.assert_array_equal(image.numpy(), pixels(label))
+
+
+@pytest.mark.parametrize("size", [90, 96])
+def test_epochs_that_are_kept_whole(pack: Any, size: int) -> None:
+    ds = data(pack(size))  # six batches, as many as there are slots; the last one may be short
+    kept = [list(DataLoader(ds, batch_size=16)) for _ in range(3)]
+    for epoch in kept:
+        assert [len(labels) for _, labels in epoch] == [16] * 5 + [size - 80]
+        for images, labels in epoch:
+            assert [number_of(image) for image in images] == labels.tolist()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_ctrl_c_loses_no_batch(pack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
+    """It may come right after the library has given a batch, or the end of the epoch."""
+    if large:
+        with redox.Writer(tmp_path / "x", fields={"x": "bytes", "label": "int"}) as writer:
+            for number in range(100):
+                writer.write({"x": bytes([number]) * 40_000, "label": number})
+    path = str(tmp_path / "x") if large else pack(100)
+
+    def labels(batch: Any) -> list[int]:
+        found: list[int] = (batch["label"] if large else batch[1]).tolist()
+        return found
+
+    whole = [label for batch in data(path, batched=True) for label in labels(batch)]
+    name = "next_parts" if large else "acquire"
+    real, calls = getattr(redox._native, name), 0
+
+    def interrupted(*arguments: Any) -> int:
+        nonlocal calls
+        status: int = real(*arguments)
+        calls += 1
+        if calls % 3 == 1 and status in (redox._native.OK, redox._native.END_OF_EPOCH):
+            raise KeyboardInterrupt
+        return status
+
+    monkeypatch.setattr(redox._native, name, interrupted)
+    ds, seen = data(path, batched=True), []
+    batches = iter(ds)
+    for _ in range(60):
+        try:
+            seen += labels(next(batches))
+            assert ds.state_dict()["position"] == len(seen)
+        except KeyboardInterrupt:
+            continue
+        except StopIteration:
+            break
+    assert seen == whole

@@ -68,3 +68,15 @@ def test_more_addresses_than_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDOX_PEERS", "a:1,b:1,")
     with pytest.raises(ValueError, match="REDOX_PEERS='a:1,b:1,': 3 addresses"):
         World.resolve()
+
+
+def test_scripts_that_hand_on_the_launchers_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "5", "WORLD_SIZE": "8", "SLURM_PROCID": "5", "SLURM_NODEID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2)")
+    assert World.resolve() == World(5, 8, 1)  # a step of one task on each node, perhaps: nothing says
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "8")
+    assert World.resolve() == World(5, 8, 2)
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(ValueError, match="SLURM_NODEID"):
+        World.resolve()

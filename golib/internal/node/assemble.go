@@ -137,7 +137,9 @@ func (a *assembler) find(j *job, i int, tight bool) (stored, error) {
 	}
 	if o.fetch < 0 {
 		h := a.pass.held[o.chunk].Load()
-		if h == nil || !h.chunk.Ready() {
+		if i < j.consumed {
+			h = nil // others may hold it, but not for this sample
+		} else if h == nil || !h.chunk.Ready() {
 			var err error
 			if h, err = a.bring(j, i, tight); err != nil {
 				return stored{}, err
@@ -220,9 +222,20 @@ func (p *pass) expect(c plan.ChunkID) (<-chan struct{}, error) {
 }
 
 // gather writes the job's samples into columns that are laid out for them, and counts samples off their chunks as it
-// goes, so that a chunk used up in the middle of a batch makes room for one needed at its end.
+// goes, so that a chunk used up in the middle of a batch makes room for one needed at its end. When it fails, what it
+// has written is kept, and the next try goes on from there.
 func (a *assembler) gather(j *job, cols []Column) error {
-	for i := range j.ops {
+	a.rec.restore(j, cols)
+	err := a.write(j, cols)
+	if err != nil {
+		a.rec.keep(j, cols)
+	}
+	return err
+}
+
+func (a *assembler) write(j *job, cols []Column) error {
+	for ; j.written < len(j.ops); j.written++ {
+		i := j.written
 		o := &j.ops[i]
 		if o.dest >= 0 && !j.bad[o.dest] {
 			if err := a.put(j, i, cols); err != nil {

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"errors"
 	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/redox-loader/redox/golib/internal/chunk"
@@ -172,5 +174,51 @@ func TestPartsThatAreNone(t *testing.T) {
 	}
 	if numbers := d.epoch(t, r, true); len(numbers) != 30 {
 		t.Errorf("%d samples", len(numbers))
+	}
+}
+
+// TestBrokenOffInTheMiddle: what a try has gathered when it is broken off is there in the next one, in other memory, and
+// nothing is read again, though the chunks that were used up have gone.
+func TestBrokenOffInTheMiddle(t *testing.T) {
+	for _, codec := range []chunk.Codec{chunk.None, chunk.LZ4} {
+		s := mixedShape(t, 300, 5)
+		s.codec = codec
+		d := write(t, s)
+		e := d.engine(t, d.source(store.Buffered), 4<<20)
+		r := newRun(t, e, RunConfig{Plan: d.plan(t, plan.Spec{Seed: 3, Partitions: 4, Window: 4}), World: oneRank(48)})
+		if err := r.Start(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		total := 0
+		for _, first := range []int{1, 20, 47, 48} {
+			r.mu.Lock()
+			p, j := r.pass, r.pass.head()
+			j.claim(0)
+			r.mu.Unlock()
+			a := r.direct(p, &patience{limit: time.Second})
+			b := d.memory(48, r.rec)
+			if err := errors.Join(a.measure(j), r.rec.accept(&b, j)); err != nil {
+				t.Fatal(err)
+			}
+			ops := j.ops
+			j.ops = ops[:first]
+			if err := a.write(j, b.Fields); err != nil {
+				t.Fatal(err)
+			}
+			r.rec.keep(j, b.Fields)
+			j.ops = ops
+			p.disclaim(j)
+			numbers, done := d.next(t, r, true)
+			if done || len(numbers) != 48 {
+				t.Fatalf("%d samples", len(numbers))
+			}
+			total += len(numbers)
+		}
+		if total += len(d.epoch(t, r, true)); total != 300 {
+			t.Errorf("%d samples", total)
+		}
+		if singles := e.source.Counters().Ranges; singles != 0 {
+			t.Errorf("%d samples were read by themselves", singles)
+		}
 	}
 }

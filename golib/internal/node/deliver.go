@@ -103,7 +103,11 @@ func (p *pass) nextJob(pat *patience) (j *job, claimed bool, err error) {
 		j.state, j.done = fresh, make(chan struct{}) // room may have come back
 		p.wake()
 	}
-	claimed = j.claim(r.slots)
+	free := r.slots
+	if r.busy == r.cfg.workers() {
+		free = 0 // all of them may wait for what only this job gives up
+	}
+	claimed = j.claim(free)
 	r.mu.Unlock()
 	if claimed {
 		return j, true, nil
@@ -116,7 +120,7 @@ func (p *pass) nextJob(pat *patience) (j *job, claimed bool, err error) {
 	return j, j.claim(0), nil
 }
 
-// claim makes a job the caller's if no worker has it or will have it, so many slots being free: from then on no worker
+// claim makes a job the caller's if no worker has it or will have it, so many slots being to be had: from then on no worker
 // takes it. run.mu is held.
 func (j *job) claim(slots int) bool {
 	if j.state == fresh && slots == 0 || j.state == homeless {

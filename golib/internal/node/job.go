@@ -24,6 +24,9 @@ type job struct {
 	bads     int
 	consumed int // ops counted off their chunks
 	sized    int // ops whose sizes are known
+	written  int // ops whose samples are in their places
+	// kept is those samples of a try that was broken off in the middle: their chunks, and what others sent, may be gone.
+	kept []Column
 
 	ordinal uint64       // of the first of its incoming samples
 	coming  int32        // how many those are

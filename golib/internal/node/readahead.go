@@ -116,13 +116,16 @@ func (p *pass) takeEarly(e *early, open plan.Open) error {
 	r := p.run
 	c, read, err := r.user.Take(p.taking, uint32(open.Chunk), r.cfg.Plan.Size()+open.Position)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err != nil {
 		e.giveBack(open)
-		return err
+	} else {
+		e.took = append(e.took, took{open, c, read})
 	}
-	e.took = append(e.took, took{open, c, read})
-	return nil
+	r.mu.Unlock()
+	if err == nil {
+		r.shedLate()
+	}
+	return err
 }
 
 // beginEarly goes over to the next epoch.
@@ -261,6 +264,14 @@ func (p *pass) hold(open plan.Open, c *resident.Chunk) {
 	}
 	p.run.mu.Unlock()
 	p.announce()
+	p.run.shedLate()
+}
+
+// shedLate sheds what was taken while another run came: shed has not seen it.
+func (r *Run) shedLate() {
+	if r.user.Over() > 0 {
+		r.shed()
+	}
 }
 
 // announce wakes who waits for a chunk to be taken: it was, or there is no memory for it, or it failed.

@@ -198,6 +198,77 @@ func (r *record) again(cols []Column, to, from int) {
 	}
 }
 
+// keep saves what a job has written to columns that the next try may not have. What is bad is not written.
+func (r *record) keep(j *job, cols []Column) {
+	if j.written == 0 {
+		return
+	}
+	b := Batch{Fields: make([]Column, len(r.fields))}
+	r.setNeeds(&b, j)
+	for k := range r.fields {
+		f, c := &r.fields[k], &b.Fields[k]
+		c.Data = make([]byte, c.Need)
+		if !f.fixed {
+			c.Offsets = make([]uint64, j.n+1)
+		}
+		if f.shaped && cols[k].Shape != nil {
+			c.ShapeCap = c.NDim
+			c.Shape = make([]uint64, j.n*c.NDim)
+		}
+		if f.nullable && cols[k].Valid != nil {
+			c.Valid = make([]byte, j.n)
+		}
+	}
+	r.setOffsets(&b, j)
+	r.move(j, b.Fields, cols)
+	j.kept = b.Fields
+}
+
+// restore puts what was kept to its places. Where more is wanted than was, the job is done from its beginning.
+func (r *record) restore(j *job, cols []Column) {
+	kept := j.kept
+	j.kept = nil
+	for k := range kept {
+		f, wanted, had := &r.fields[k], &cols[k], &kept[k]
+		if f.shaped && wanted.Shape != nil && had.Shape == nil || f.nullable && wanted.Valid != nil && had.Valid == nil {
+			j.written = 0
+			return
+		}
+	}
+	if kept != nil {
+		r.move(j, cols, kept)
+	}
+}
+
+// move copies the written samples of a job.
+func (r *record) move(j *job, to, from []Column) {
+	for i := range j.ops[:j.written] {
+		at := int(j.ops[i].dest)
+		if at < 0 || j.bad[at] {
+			continue
+		}
+		for k := range r.fields {
+			f, t, s := &r.fields[k], &to[k], &from[k]
+			copyBytes(f.place(t, at), f.place(s, at))
+			if t.Valid != nil && s.Valid != nil {
+				t.Valid[at] = s.Valid[at]
+			}
+			if t.Shape != nil && s.Shape != nil {
+				copyShape(t, s, at)
+			}
+		}
+	}
+}
+
+// copyShape copies the dimensions of a sample; there may be room for more, or for fewer.
+func copyShape(to, from *Column, at int) {
+	dims := to.Shape[at*to.ShapeCap : (at+1)*to.ShapeCap]
+	for d := range dims {
+		dims[d] = noDim
+	}
+	copy(dims, from.Shape[at*from.ShapeCap:(at+1)*from.ShapeCap])
+}
+
 // copyBytes is copy in pieces: from 1 MiB on the runtime bypasses the cache, which is five times slower here.
 func copyBytes(dst, src []byte) {
 	const piece = 512 << 10

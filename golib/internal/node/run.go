@@ -64,6 +64,7 @@ type Run struct {
 	early    *early
 	position int64 // global position behind the last batch delivered
 	slots    int   // free slots
+	busy     int   // workers that have a job
 	holders  int   // slots with callers, and the run itself until it is closed: the last one frees the reservation
 	cancel   chan struct{}
 	closed   bool

@@ -242,11 +242,7 @@ func (r *record) copyBatch(dst, src *Batch) error {
 		}
 		if d.Shape != nil {
 			for i := range src.N {
-				dims := d.Shape[i*d.ShapeCap : (i+1)*d.ShapeCap]
-				for x := range dims {
-					dims[x] = noDim
-				}
-				copy(dims, s.Shape[i*s.ShapeCap:(i+1)*s.ShapeCap])
+				copyShape(d, s, i)
 			}
 		}
 	}

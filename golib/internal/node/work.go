@@ -23,9 +23,11 @@ func (p *pass) assembleAhead() {
 		}
 		j.state = taken
 		r.slots--
+		r.busy++
 		r.mu.Unlock()
 		err := p.assembleSlot(a, j)
 		r.mu.Lock()
+		r.busy--
 		p.settle(j, err)
 	}
 }

@@ -296,6 +296,18 @@ func (s *session) over(key laneRank) (uint64, bool) {
 	return e.next, true
 }
 
+// gone are the peer's ranks that have left a lane.
+func (s *session) gone(key laneRank) (ranks []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.endings[key]; e != nil {
+		for rank := range e.left {
+			ranks = append(ranks, int(rank))
+		}
+	}
+	return ranks
+}
+
 // creditOf is what a rank of the peer takes in a lane; false if it has not said.
 func (s *session) creditOf(key laneRank) (credit, bool) {
 	s.mu.Lock()

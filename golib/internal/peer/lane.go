@@ -106,6 +106,11 @@ func (l *lane) meet(s *session) {
 		end = math.MaxUint64
 	}
 	l.inflows[s.peer.node] = inflow{session: s, from: l.next, upto: l.next, end: end}
+	for _, rank := range s.gone(l.key) { // before the lane was open here
+		if o := l.outlet(rank); o != nil {
+			o.dead = true
+		}
+	}
 	if l.next > 0 {
 		s.tell(l) // or it would keep what it has for this lane as long as nothing more is expected of it
 	}

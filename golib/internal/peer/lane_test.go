@@ -219,6 +219,20 @@ func TestLeavingALane(t *testing.T) {
 		c.send(0, 2, 1000)
 		c.status(0, 2, exchange.Here)
 	})
+	inTwo(t, 1000, func(t *testing.T, c *two) { // the receiver leaves before anything was queued for it
+		c.open(0, exchange.ID{})
+		c.open(1, exchange.ID{}).Close()
+		time.Sleep(100 * time.Millisecond)
+		c.send(0, 10, 1000)
+		c.dones.want(t, 0, 10)
+	})
+	inTwo(t, 1000, func(t *testing.T, c *two) { // and before the sender has opened it
+		c.open(1, exchange.ID{}).Close()
+		time.Sleep(100 * time.Millisecond)
+		c.open(0, exchange.ID{})
+		c.send(0, 10, 1000)
+		c.dones.want(t, 0, 10)
+	})
 	inTwo(t, 1000, func(t *testing.T, c *two) { // the receiver leaves
 		c.open(0, exchange.ID{})
 		c.open(1, exchange.ID{})

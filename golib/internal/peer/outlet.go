@@ -144,11 +144,11 @@ func (l *lane) Shed(below int64) {
 	}
 }
 
-// giveUp hears that a rank has left the lane.
+// giveUp hears that a rank has left the lane, perhaps before anything was queued for it.
 func (l *lane) giveUp(rank int) {
 	var given []func(bool)
 	l.mu.Lock()
-	if o := l.outlets[rank]; o != nil {
+	if o := l.outlet(rank); o != nil {
 		given = o.clear(given)
 		o.dead = true
 		l.mesh.peers[o.node].counters.dropped.Add(int64(len(given)))

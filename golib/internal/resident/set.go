@@ -165,32 +165,48 @@ func (u *User) Tight() *Block {
 // chunks to be dropped. Runs take in order of due, so that no wait here holds up a chunk that is needed sooner.
 // read says that it was not in memory.
 func (u *User) Take(ctx context.Context, id uint32, due int64) (c *Chunk, read bool, err error) {
+	c, read, err = u.await(ctx, id, due)
+	switch {
+	case err != nil:
+	case read:
+		u.landed.Add(1)
+		c.submit(due - u.now.Load())
+	default:
+		u.hits.Add(1)
+	}
+	return c, read, err
+}
+
+// await is Take without the reading.
+func (u *User) await(ctx context.Context, id uint32, due int64) (c *Chunk, read bool, err error) {
 	s := u.set
-	defer u.blocked.Store(nil)
+	var mine *Block
 	s.mu.Lock()
+	defer func() {
+		if mine != nil {
+			u.blocked.CompareAndSwap(mine, nil)
+			s.wake() // a Take of another pass of this run may wait, too, and tells it from now on
+		}
+		s.mu.Unlock()
+	}()
 	for {
 		if s.closed {
-			s.mu.Unlock()
 			return nil, false, fault.New(fault.Canceled, "the engine was closed")
 		}
 		if c, read = u.find(id, due); c != nil {
-			s.mu.Unlock()
-			if read {
-				u.landed.Add(1)
-				c.submit(due - u.now.Load())
-			} else {
-				u.hits.Add(1)
-			}
 			return c, read, nil
 		}
 		changed := s.changed
 		s.waiters++
-		b := u.blocked.Load()
-		if b == nil {
-			b = &Block{Chunk: id, Due: due, Since: time.Now()}
-			u.blocked.Store(b)
+		if b := u.blocked.Load(); b == nil || b.Due > due {
+			if mine == nil {
+				mine = &Block{Chunk: id, Due: due, Since: time.Now()}
+			}
+			u.blocked.Store(mine)
 		}
-		b.looked = s.changes
+		if mine != nil {
+			mine.looked = s.changes
+		}
 		s.mu.Unlock()
 		u.stuck()
 		select {
@@ -200,7 +216,6 @@ func (u *User) Take(ctx context.Context, id uint32, due int64) (c *Chunk, read b
 		s.mu.Lock()
 		s.waiters--
 		if ctx.Err() != nil {
-			s.mu.Unlock()
 			return nil, false, context.Cause(ctx)
 		}
 	}

@@ -253,6 +253,45 @@ func TestTakeWaitsForRoom(t *testing.T) {
 	})
 }
 
+// TestTwoTakesOfARun: while a pass lingers, its reader and the next one's may both wait; whichever stays is told of.
+func TestTwoTakesOfARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, dues := range [][2]int64{{2, 3}, {3, 2}} {
+			w := newWorld(t, 4, 2)
+			u := w.set.NewUser(nil, func() {})
+			a, b := w.take(t, u, 0, 0), w.take(t, u, 1, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended, got := make(chan struct{}), make(chan *Chunk)
+			go func() {
+				defer close(ended)
+				if _, _, err := u.Take(ctx, 2, dues[0]); err == nil {
+					t.Error("room for a third of two")
+				}
+			}()
+			synctest.Wait()
+			go func() { got <- w.take(t, u, 3, dues[1]) }()
+			synctest.Wait()
+			if b := u.Blocked(); b == nil || b.Due != min(dues[0], dues[1]) {
+				t.Errorf("blocked: %+v", b)
+			}
+			cancel()
+			<-ended
+			synctest.Wait()
+			if b := u.Tight(); b == nil || b.Chunk != 3 {
+				t.Errorf("blocked: %+v", b)
+			}
+			u.Drop(a, Never)
+			c := <-got
+			landed(t, c)
+			if u.Blocked() != nil {
+				t.Error("still blocked")
+			}
+			u.Drop(b, Never)
+			u.Drop(c, Never)
+		}
+	})
+}
+
 // TestShare: a run gets no more than its share, even if there is room.
 func TestShare(t *testing.T) {
 	w := newWorld(t, 4, 4)
