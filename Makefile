@@ -102,7 +102,7 @@ fmt: $(VENV)/.dev ## format Go and Python
 .PHONY: bench
 bench: $(VENV)/.dev build ## Redox beside its rivals, on fast and slow storage (BENCH="--quick --only 3KB"); the gate
 	$(VENV)/bin/python benchmarks/epoch.py --json build/epoch.json $(BENCH)
-	test ! -e benchmarks/results/epoch.json || $(VENV)/bin/python benchmarks/gate.py benchmarks/results/epoch.json build/epoch.json
+	$(VENV)/bin/python benchmarks/gate.py build/epoch.json benchmarks/results/*.json
 
 .PHONY: bench-targets
 bench-targets: $(VENV)/.dev build ## the table of targets: Redox beside what C can do (BENCH="--quick --only 3KB")
@@ -115,7 +115,7 @@ bench-growth: $(VENV)/.dev build ## what grows with the data, the nodes and the 
 .PHONY: charts
 charts: $(VENV)/.dev ## docs/charts from benchmarks/results
 	$(VENV)/bin/python benchmarks/chart.py benchmarks/results/*.json
-	$(VENV)/bin/python benchmarks/report.py benchmarks/results/epoch.json
+	$(VENV)/bin/python benchmarks/report.py benchmarks/results/*.json
 
 .PHONY: bench-go
 bench-go: ## Go micro-benchmarks

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare a run of `epoch.py` with a stored one: is Redox less ahead than it was?
 
-    python benchmarks/gate.py benchmarks/results/epoch.json build/epoch.json
+    python benchmarks/gate.py build/epoch.json benchmarks/results/*.json
 
 Only ratios within a run are compared, Redox to each other loader, as rates of different machines say nothing. A row is
 worse when its ratio fell by more than both runs' own spread, and at least by a tenth. Exit status 1 if one is worse.
@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness.report import rounds
+from harness.report import joined, rounds
 from harness.table import aligned, number
 
 LEAST = 0.1  # a ratio that fell by less is not told from luck
@@ -25,10 +25,13 @@ LEAST = 0.1  # a ratio that fell by less is not told from luck
 def main() -> int:
     """Return 1 if a row is worse, 2 if nothing can be compared."""
     parser = argparse.ArgumentParser(description="Compare two runs of epoch.py by the ratios of Redox to the others.")
-    parser.add_argument("stored", type=Path, help="JSON of the run to compare with")
     parser.add_argument("new", type=Path, help="JSON of the new run")
+    parser.add_argument("stored", type=Path, nargs="+", help="JSON of the runs to compare with")
     options = parser.parse_args()
-    before, after = (ratios(json.loads(path.read_text(encoding="utf-8"))) for path in (options.stored, options.new))
+    after, before = (
+        ratios(joined([json.loads(path.read_text(encoding="utf-8")) for path in paths]))
+        for paths in ([options.new], options.stored)
+    )
     names = [name for name in before if name in after]
     if not names:
         print("gate.py: the two runs have no row in common", file=sys.stderr)

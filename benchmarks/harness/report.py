@@ -13,9 +13,17 @@ RATES = (
     "loader", "samples/s", "spread", "workers", "Redox is", "CPU s/10k", "first batch s", "memory MiB", "opens/sample",
     "reads/sample", "read/given",
 )  # fmt: skip
-SUMMARY = ("samples, storage", "Redox", "fastest other", "Redox is", "fastest other that mixes", "Redox is")
-MIXES = 1.5  # VIF up to which a loader counts as mixing; a full shuffle has 1
+SUMMARY = ("samples, storage", "Redox, samples/s", "times as many as others, however these are packed")
 PROPERTIES = ("loader", "VIF", "order stable", "resume", "with fewer workers", "left after kill -9", "amiss")
+
+
+def joined(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rows of several runs together; a row that an earlier one has, too, is the later one's.
+
+    Rows of a shape on a store are compared with each other, so those must be of one run.
+    """
+    rows = {row["name"]: row for run in runs for row in run.get("rows", []) if row["runs"] or row["note"]}
+    return {"rows": list(rows.values())}
 
 
 def tables(found: dict[str, Any]) -> str:
@@ -36,25 +44,28 @@ def tables(found: dict[str, Any]) -> str:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """Return Markdown: for each shape and store Redox, packed as by default, and the fastest others however packed."""
+    """Return Markdown: for each shape and store how many times as fast Redox is, packed shuffled as by default."""
     lines = []
     for shape in dict.fromkeys(row["shape"] for row in found["rows"]):
         for store in STORES:
             rows = [row for row in found["rows"] if row["shape"] == shape and row["store"] == store.name]
             rows = [row for row in rows if "rate" in row["summary"]]
-            own = next((row for row in rows if row["title"] == "Redox" and row["shuffled"]), None)
             others = [row for row in rows if not row["title"].startswith("Redox")]
-            if own is None or not others:
-                continue
-            mixing = [row for row in others if row["properties"].get("vif", MIXES + 1) <= MIXES]
-            cells = [f"{shape}, {store.words}", number(own["summary"]["rate"])]
-            for some in (others, mixing):
-                best = max(some, key=lambda row: row["summary"]["rate"], default=None)
-                ratio = ratio_of(own, best) if best else None
-                cells.append(f"{_loader(best)}: {number(best['summary']['rate'])}" if best else "none")
-                cells.append(f"{number(ratio)} x" if ratio else "-")
-            lines.append(tuple(cells))
+            for own in rows:
+                if own["title"].startswith("Redox") and own["shuffled"] and others:
+                    lines.append(_summed_up(own, others, store.words))
     return aligned(SUMMARY, lines)
+
+
+def _summed_up(own: dict[str, Any], others: list[dict[str, Any]], store: str) -> tuple[str, ...]:
+    chunks = ", 8 MiB chunks" if own["title"] == "Redox-8MiB" else ""
+    best: dict[str, float] = {}
+    for row in others:
+        ratio = ratio_of(own, row)
+        if ratio:
+            best[row["title"]] = min(ratio, best.get(row["title"], ratio))
+    words = ", ".join(f"{title} {number(ratio)} x" for title, ratio in sorted(best.items(), key=lambda it: it[1]))
+    return f"{own['shape']}{chunks}, {store}", number(own["summary"]["rate"]), words
 
 
 def ratio_of(own: dict[str, Any], other: dict[str, Any]) -> float | None:
