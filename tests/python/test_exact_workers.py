@@ -247,6 +247,10 @@ def test_worker_killed_again_and_again(pack: Any, order: list[int]) -> None:
         kept = [next(batches)]
         time.sleep(delay)
         os.kill(batches._workers[0].pid, signal.SIGKILL)
+        # It may have died with the lock of PyTorch's own event, for which PyTorch's loader would wait for ever.
+        lock = batches._workers_done_event._cond
+        lock.acquire(timeout=3)
+        lock.release()
         with pytest.raises(RuntimeError, match=r"killed|exited unexpectedly"):
             kept.extend(batches)
         assert labels(kept) == indices[: len(kept) * B]
