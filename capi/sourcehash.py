@@ -8,24 +8,30 @@ mistake that costs an afternoon.
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 
-def sources(root: Path) -> list[Path]:
-    """Return the files that decide what the library does, sorted by their path relative to `root`."""
-    found = [root / "go.mod", root / "go.sum", root / "include" / "redox.h"]
+def sources(root: Path) -> list[str]:
+    """Return the files that decide what the library does by their path relative to `root`, sorted."""
+    found = ["go.mod", "go.sum", "include/redox.h"]
     for folder in ("capi", "golib"):
-        for path in (root / folder).rglob("*"):
-            if path.suffix in (".go", ".c", ".h", ".map") and not path.name.endswith("_test.go") and path.is_file():
-                found.append(path)
-    return sorted(found, key=lambda path: path.relative_to(root).as_posix())
+        for path, _, names in os.walk(root / folder):
+            within = os.path.relpath(path, root).replace(os.sep, "/")
+            found += [
+                f"{within}/{name}"
+                for name in names
+                if name.endswith((".go", ".c", ".h", ".map")) and not name.endswith("_test.go")
+            ]
+    return sorted(found)
 
 
 def source_hash(root: Path) -> str:
     """Return 32 hexadecimal digits that change with any of the sources: name, length or content."""
     digest = hashlib.sha256()
     for path in sources(root):
-        data = path.read_bytes()
-        digest.update(f"{path.relative_to(root).as_posix()}\0{len(data)}\0".encode())
+        with open(root / path, "rb") as file:
+            data = file.read()
+        digest.update(f"{path}\0{len(data)}\0".encode())
         digest.update(data)
     return digest.hexdigest()[:32]

@@ -149,10 +149,12 @@ class Place:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of children: this tree's package, and one thread for torch's own operations."""
+    """Return the environment of children: this tree's package, compiled once as an installed one is, and one thread for
+    torch's own operations."""
     paths = [str(ROOT / "python"), str(BENCHMARKS)]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "",
         "OMP_NUM_THREADS": "1",
     }

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import redox
 from harness.data import Shape, scaled, value
+from redox import DataLoader, RedoxDataset, Writer
 
 PACKAGE = ""
 SHUFFLES = True  # when it packs
@@ -18,7 +18,7 @@ def write(
 ) -> None:
     """Pack them."""
     fields = {"x": shape.kind, "label": "int"}
-    with redox.Writer(path, fields=fields, shuffle=shuffle, chunk_size=chunk_size) as writer:
+    with Writer(path, fields=fields, shuffle=shuffle, chunk_size=chunk_size) as writer:
         for label, row in rows:
             writer.write({"x": value(shape, row), "label": label})
 
@@ -30,8 +30,8 @@ def _decoded(sample: dict[str, Any]) -> dict[str, Any]:
 def load(path: Path, shape: Shape, workers: int, cache: Path, **options: Any) -> Iterable[Any]:
     """Return its loader."""
     transform = _decoded if shape.kind == "jpeg" else None
-    ds = redox.RedoxDataset(path, batch_size=shape.batch, batched=transform is None, transform=transform, **options)
-    return redox.DataLoader(ds, num_workers=workers, **({"persistent_workers": True} if workers else {}))
+    ds = RedoxDataset(path, batch_size=shape.batch, batched=transform is None, transform=transform, **options)
+    return DataLoader(ds, num_workers=workers, **({"persistent_workers": True} if workers else {}))
 
 
 def state(loader: Any) -> Any:

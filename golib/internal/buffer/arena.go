@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 
@@ -16,7 +17,7 @@ type Arena struct {
 	mem    []byte
 
 	// Below: guarded by budget.mu.
-	classes [][]*Region          // free regions by class; the end is the most recently used
+	classes [][]*Region          // free regions by class
 	slack   map[*Region]struct{} // regions in use that hold more pages than they need
 	next    int64                // start of the address space not yet given out
 	quota   int64                // bound on live
@@ -96,22 +97,25 @@ func (a *Arena) Alloc(size int64) *Region {
 	return r
 }
 
-// nearClasses is how much larger a region may be in address space than what it is used for: about twice.
-const nearClasses = 16
+// grown is how many classes larger than asked for a new region is in address space: twice as large, so that it can serve
+// larger ones later. nearClasses is how much larger it may be than what it is used for: four times.
+const (
+	grown       = 16
+	nearClasses = 2*grown + 1
+)
 
-// pick takes the free region of this or a slightly larger class that has the most of the pages needed, of several the
-// one with the fewest to spare: a page fault costs more than the copy into the page. If none has any, it takes an empty
-// one of the class or makes one; where address space has run out, any larger one serves.
+// pick takes the free region that has about as many pages as needed: too few are page faults, each of which costs more
+// than the copy into the page; too many are missed by whoever is larger. If none has any, it takes an empty one or makes
+// one; where address space has run out, any that is large enough serves.
 func (a *Arena) pick(class int, need int64) *Region {
-	for len(a.classes) <= class {
+	for len(a.classes) <= class+grown {
 		a.classes = append(a.classes, nil)
 	}
-	bestClass, best, have, spare := -1, 0, int64(0), int64(0)
+	bestClass, best, least := -1, 0, int64(math.MaxInt64)
 	for c := class; c < min(len(a.classes), class+nearClasses); c++ {
 		for i, r := range a.classes[c] {
-			h, s := min(r.touched, need), max(0, r.touched-need)
-			if h > have || h == have && h > 0 && s <= spare {
-				bestClass, best, have, spare = c, i, h, s
+			if off := max(r.touched-need, need-r.touched); r.touched > 0 && off <= least {
+				bestClass, best, least = c, i, off
 			}
 		}
 	}
@@ -120,20 +124,33 @@ func (a *Arena) pick(class int, need int64) *Region {
 		a.classes[bestClass] = slices.Delete(a.classes[bestClass], best, best+1)
 		return r
 	}
-	if r := a.pop(class); r != nil {
+	if r := a.pop(class + grown); r != nil {
 		return r
 	}
-	if size := classSize(class); a.next+size <= int64(len(a.mem)) {
-		r := &Region{arena: a, offset: a.next, class: class}
-		a.next += size
+	if r := a.carve(class); r != nil {
 		return r
 	}
-	for c := class + 1; c < len(a.classes); c++ {
+	for c := class; c < len(a.classes); c++ {
 		if r := a.pop(c); r != nil {
 			return r
 		}
 	}
 	return nil
+}
+
+// carve makes a region of unused address space, with room to grow while more than half of that is left.
+func (a *Arena) carve(class int) *Region {
+	space := int64(len(a.mem))
+	if a.next+classSize(class+grown) <= space/2 {
+		class += grown
+	}
+	size := classSize(class)
+	if a.next+size > space {
+		return nil
+	}
+	r := &Region{arena: a, offset: a.next, class: class}
+	a.next += size
+	return r
 }
 
 func (a *Arena) pop(class int) *Region {
@@ -175,18 +192,18 @@ func (a *Arena) unmapTail(r *Region, keep int64) {
 	r.touched = keep
 }
 
-// sink moves punched regions of a class to the bottom of its list, where they are used last.
-func (a *Arena) sink(class int) {
-	slices.SortStableFunc(a.classes[class], func(x, y *Region) int {
-		return boolInt(x.touched > 0) - boolInt(y.touched > 0)
-	})
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
+// smallest is the free region with the fewest pages, the least likely to be what somebody needs next; nil if none has
+// any. budget.mu is held.
+func (a *Arena) smallest() *Region {
+	var least *Region
+	for _, list := range a.classes {
+		for _, r := range list {
+			if r.touched > 0 && (least == nil || r.touched < least.touched) {
+				least = r
+			}
+		}
 	}
-	return 0
+	return least
 }
 
 // cutSlack gives back pages that regions in use don't need, until over is covered. budget.mu is held.
@@ -207,6 +224,13 @@ func (a *Arena) SetQuota(n int64) {
 	a.budget.mu.Lock()
 	defer a.budget.mu.Unlock()
 	a.quota = n
+}
+
+// Quota is how many bytes may be in use at once.
+func (a *Arena) Quota() int64 {
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return a.quota
 }
 
 // Room is how many bytes Alloc could give out before the quota is reached.

@@ -1,9 +1,9 @@
 // Package buffer owns the memory that samples live in: arenas of off-heap regions under one hard budget.
 //
 // It is for the engine: chunks land in one arena, assembled batches lie in another, and both draw on the same
-// Budget, which counts pages that were really touched. Regions are refcounted and come in size classes, each
-// class a LIFO free list, so that memory in steady use keeps its pages (a page fault here costs more than the
-// copy into the page). When another class needs the room, free regions give their pages back by hole punching.
+// Budget, which counts pages that were really touched. Regions are refcounted; free ones lie in lists by size class
+// and keep their pages, and who needs one gets that with about as many as it needs (a page fault here costs more than
+// the copy into the page). When there is no room for more, free regions give pages back by hole punching.
 //
 // It never blocks: Alloc says no, and waiting (with deadlines and names) is the business of package resident and
 // above. It knows nothing of chunks or samples.
@@ -96,15 +96,10 @@ func (b *Budget) makeRoom(n int64) bool {
 		return false
 	}
 	for _, a := range b.arenas {
-		for c := range a.classes {
-			// The oldest free region goes first: it sits at the bottom of its LIFO list.
-			for list := a.classes[c]; len(list) > 0 && over > 0; list = list[1:] {
-				if r := list[0]; r.touched > 0 {
-					over -= r.touched
-					a.punch(r, 0)
-				}
-			}
-			a.sink(c)
+		for r := a.smallest(); r != nil && over > 0; r = a.smallest() {
+			keep := max(0, r.touched-over)
+			over -= r.touched - keep
+			a.punch(r, keep)
 		}
 	}
 	for _, a := range b.arenas {

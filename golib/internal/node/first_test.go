@@ -43,6 +43,32 @@ func TestFirstBatchWaitsForItsOwnChunks(t *testing.T) {
 	}
 }
 
+// TestBatchIsReadAhead: while the trainer computes for longer than a batch's chunks take, those of the next one are read,
+// however many they are, though no slots are there that it could be put into.
+func TestBatchIsReadAhead(t *testing.T) {
+	d := write(t, fixedShape(t, 2000, 2, 3000))
+	const batch = 40 // opens 20 chunks
+	p := d.plan(t, plan.Spec{Shuffle: true, Window: 64})
+	synctest.Test(t, func(t *testing.T) {
+		f, source := d.faulty(store.Buffered)
+		f.Delay = time.Second
+		e := d.engine(t, source, 2<<20)
+		r := newRun(t, e, RunConfig{Plan: p, World: oneRank(batch), Once: true})
+		if err := r.Start(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		for number := range 2000 / batch {
+			begin := time.Now()
+			d.next(t, r, true)
+			if took := time.Since(begin); took > 0 && number > 4 { // the window has opened
+				t.Errorf("batch %d took %v", number, took)
+			}
+			time.Sleep((2*20/defaultReaders + 1) * time.Second) // the trainer computes
+		}
+		r.Close()
+	})
+}
+
 // TestNextEpochIsReadAhead: when the last batch is taken, the first chunks of the next epoch are there already, and
 // they count as that epoch's.
 func TestNextEpochIsReadAhead(t *testing.T) {

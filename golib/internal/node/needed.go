@@ -26,23 +26,37 @@ func (r *Reader) Needed(cfg RunConfig) (least, good int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	full := r.demand(&cfg, rec, cfg.window(), r.credit(&cfg, r.wantedCredit(&cfg))).total() + aheadChunks*r.largest(cfg.Plan, 1) +
-		r.measuring(&cfg, rec)
+	full := r.demand(&cfg, rec, cfg.window(), r.credit(&cfg, r.wantedCredit(&cfg))).total() + r.aheadBytes(&cfg, rec)
 	cfg.Prefetch = min(cfg.Prefetch, 1)
 	return r.demand(&cfg, rec, cfg.window(), r.credit(&cfg, leastCredit)).total(), full, nil
 }
 
-// measuring is the memory of the chunks that are opened inside one batch. Where sizes vary, all of a batch must be
-// measured before the first of it is used up and frees a chunk; what there is no room for is read twice, sample by
-// sample. How many chunks one batch opens differs: three standard deviations more than the mean, were they random.
-func (r *Reader) measuring(cfg *RunConfig, rec *record) int64 {
-	if rec.fixed {
-		return 0
+// aheadBytes is the memory for reading ahead freely: a few chunks, and where needed those that are opened inside one
+// batch. Where sizes vary, all of a batch must be measured before the first of it is used up and frees a chunk; what there
+// is no room for is read twice, sample by sample.
+func (r *Reader) aheadBytes(cfg *RunConfig, rec *record) int64 {
+	ahead := aheadChunks * r.largest(cfg.Plan, 1)
+	if rec.fixed && cfg.Prefetch > 0 {
+		return ahead
 	}
-	mean := float64(cfg.ranks()*cfg.World.BatchSize) * float64(cfg.Plan.Chunks()) / float64(max(1, cfg.Plan.Size()))
-	opened := int(min(math.Ceil(mean+3*math.Sqrt(mean))+1, float64(cfg.Plan.Chunks())))
 	open := cfg.window() + leastAhead
-	return r.largest(cfg.Plan, open+opened) - r.largest(cfg.Plan, open)
+	return ahead + r.largest(cfg.Plan, open+cfg.opened()) - r.largest(cfg.Plan, open)
+}
+
+// ahead is how many chunks are read before the batch that needs them is begun. Where no batches are begun ahead, those of
+// the next one are among them.
+func (c *RunConfig) ahead() int {
+	if c.Prefetch > 0 {
+		return aheadChunks
+	}
+	return aheadChunks + c.opened()
+}
+
+// opened is how many chunks the node may have to open in one batch, which differs from batch to batch: three standard
+// deviations more than the mean, were it random.
+func (c *RunConfig) opened() int {
+	mean := float64(c.ranks()*c.World.BatchSize) * float64(c.Plan.Chunks()) / float64(max(1, c.Plan.Size()))
+	return int(min(math.Ceil(mean+3*math.Sqrt(mean))+1, float64(c.Plan.Chunks())))
 }
 
 // demand counts what a run with so large a window must have.

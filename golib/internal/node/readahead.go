@@ -167,7 +167,7 @@ func (p *pass) choose(peek **plan.Open) (open *plan.Open, next *early) {
 	for len(p.ahead) > 0 && p.ahead[0].Position < p.need {
 		p.ahead = p.ahead[1:]
 	}
-	limit := aheadChunks
+	limit := p.run.ahead
 	if p.first {
 		limit = leastAhead
 	}
@@ -186,7 +186,7 @@ func (p *pass) choose(peek **plan.Open) (open *plan.Open, next *early) {
 			*peek = nil
 			return o, nil
 		}
-	case early != nil && len(early.took) < aheadChunks:
+	case early != nil && len(early.took) < p.run.ahead:
 		if o := early.pop(); o != nil {
 			return o, early
 		}

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// aheadChunks is how many chunks are read before the batch that needs them is begun: twice the reads in flight.
+	// aheadChunks is how many chunks at least are read before the batch that needs them is begun: twice the reads in
+	// flight.
 	aheadChunks = 2 * defaultReaders
 	// maxWorkers bounds assembly: beside a trainer a few processors copy faster than memory delivers.
 	maxWorkers = 4
@@ -44,6 +45,7 @@ type Run struct {
 	need demand
 	turn chan struct{} // holds a token while no call is under way
 
+	ahead     int // chunks read before the batch that needs them is begun
 	credit    int // incoming samples at once; 0 without exchange
 	largest   int64
 	margin    spare
@@ -96,6 +98,7 @@ func (e *Engine) NewRun(cfg RunConfig) (*Run, error) {
 	r := &Run{
 		eng: e.Retain(), cfg: cfg, rec: rec, need: need, turn: make(chan struct{}, 1),
 		holders: 1, cancel: make(chan struct{}), stop: make(chan struct{}),
+		ahead:  cfg.ahead(),
 		credit: coming.coming, largest: coming.sample, punctual: newPunctuality(len(cfg.World.Nodes)), passes: map[uint64]uint64{},
 	}
 	r.margin.left.Store(int32(coming.spare))

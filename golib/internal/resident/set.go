@@ -34,6 +34,7 @@ type Set struct {
 	arena  *buffer.Arena
 	layout *chunk.Layout
 	index  *chunk.Index
+	sizes  sizes
 
 	evicted, rereads atomic.Int64
 
@@ -51,7 +52,7 @@ type Set struct {
 // New returns an empty set. Its chunks lie in the arena, whose quota bounds them.
 func New(source store.Source, queue *store.Queue, arena *buffer.Arena, layout *chunk.Layout, index *chunk.Index) *Set {
 	return &Set{
-		source: source, queue: queue, arena: arena, layout: layout, index: index,
+		source: source, queue: queue, arena: arena, layout: layout, index: index, sizes: sizesOf(source, index),
 		chunks: map[uint32]*Chunk{}, changed: make(chan struct{}),
 	}
 }
@@ -235,6 +236,7 @@ func (u *User) find(id uint32, due int64) (c *Chunk, read bool) {
 		u.pinned += pages
 		return c, false
 	}
+	s.leaveSpare(pages, due-u.now.Load())
 	for {
 		if region := s.arena.Alloc(room); region != nil {
 			c = &Chunk{set: s, id: id, region: region, pins: 1, done: make(chan struct{}), asked: time.Now()}
@@ -309,36 +311,6 @@ func (s *Set) pin(c *Chunk) {
 		c.heap = nil
 		s.cached -= buffer.Pages(s.source.Room(c.id))
 	}
-}
-
-// evict frees the cached chunk whose next use is farthest away, if that is after a chunk needed in so many positions;
-// one that is needed now goes before all. mu is held.
-func (s *Set) evict(away int64) bool {
-	var victim *Chunk
-	if len(s.orphans) > 0 {
-		victim = s.orphans[0]
-	} else {
-		farthest := int64(math.MinInt64)
-		for _, u := range s.users {
-			if len(u.cached) == 0 {
-				continue
-			}
-			c := u.cached[0]
-			if d := c.next - u.now.Load(); d > farthest {
-				victim, farthest = c, d
-			}
-		}
-		// With one run the victim is used later by construction; the estimates of several may say otherwise.
-		if victim == nil || len(s.users) > 1 && away > 0 && farthest < away {
-			return false
-		}
-	}
-	s.pin(victim)
-	victim.pins--
-	delete(s.chunks, victim.id)
-	victim.region.Release()
-	s.evicted.Add(1)
-	return true
 }
 
 // wake lets every blocked Take look again. mu is held.

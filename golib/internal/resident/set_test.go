@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,12 @@ const pages = 2 // of each chunk
 
 func newWorld(t *testing.T, chunks, room int) *world {
 	t.Helper()
+	return newWorldOf(t, slices.Repeat([]int{1}, chunks), int64(room*pages*buffer.Page))
+}
+
+// newWorldOf has so many samples in each of its chunks, all with the content of the chunk.
+func newWorldOf(t *testing.T, samples []int, limit int64) *world {
+	t.Helper()
 	f, err := chunk.ParseField("x", "uint8[5000]")
 	if err != nil {
 		t.Fatal(err)
@@ -42,13 +49,15 @@ func newWorld(t *testing.T, chunks, room int) *world {
 	var file []byte
 	var table storetest.Table
 	b := chunk.NewBuilder(layout)
-	for c := range chunks {
+	for c, n := range samples {
 		b.Reset()
-		buf, err := layout.AppendSample(b.Buffer(), []chunk.Value{{Data: content(uint32(c))}})
-		if err != nil {
-			t.Fatal(err)
+		for range n {
+			buf, err := layout.AppendSample(b.Buffer(), []chunk.Value{{Data: content(uint32(c))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Add(uint64(c), "", buf)
 		}
-		b.Add(uint64(c), "", buf)
 		enc, err := b.Encode(chunk.None)
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +76,7 @@ func newWorld(t *testing.T, chunks, room int) *world {
 	w.files = &storetest.Faulty{Files: store.NewLocal(dir, []string{"f"}, store.Buffered, 0)}
 	w.source = store.NewFlat(w.files, table)
 	w.queue = store.NewQueue(w.source, 2)
-	w.budget = buffer.NewBudget(int64(room * pages * buffer.Page))
+	w.budget = buffer.NewBudget(limit)
 	if w.arena, err = w.budget.NewArena("test", w.budget.Limit()); err != nil {
 		t.Fatal(err)
 	}
@@ -242,14 +251,7 @@ func TestTakeWaitsForRoom(t *testing.T) {
 		if b := u.Blocked(); b == nil || b.Chunk != 3 || b.Due != 3 || told != 2 {
 			t.Errorf("blocked: %+v, told %d times", b, told)
 		}
-		u.Drop(a, Never)
-		c := <-got
-		landed(t, c)
-		if u.Blocked() != nil {
-			t.Error("still blocked")
-		}
-		u.Drop(b, Never)
-		u.Drop(c, Never)
+		goesOn(t, u, a, b, got)
 	})
 }
 
@@ -280,16 +282,22 @@ func TestTwoTakesOfARun(t *testing.T) {
 			if b := u.Tight(); b == nil || b.Chunk != 3 {
 				t.Errorf("blocked: %+v", b)
 			}
-			u.Drop(a, Never)
-			c := <-got
-			landed(t, c)
-			if u.Blocked() != nil {
-				t.Error("still blocked")
-			}
-			u.Drop(b, Never)
-			u.Drop(c, Never)
+			goesOn(t, u, a, b, got)
 		}
 	})
+}
+
+// goesOn drops what the run holds, and sees a blocked Take get its chunk when the first is gone.
+func goesOn(t *testing.T, u *User, a, b *Chunk, got <-chan *Chunk) {
+	t.Helper()
+	u.Drop(a, Never)
+	c := <-got
+	landed(t, c)
+	if u.Blocked() != nil {
+		t.Error("still blocked")
+	}
+	u.Drop(b, Never)
+	u.Drop(c, Never)
 }
 
 // TestShare: a run gets no more than its share, even if there is room.
