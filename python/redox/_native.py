@@ -180,7 +180,7 @@ def _wait(call: Callable[[int], int], timeout_s: float) -> int:
             continue
         if status not in (OK, END_OF_EPOCH, ERANGE):
             check(status)
-        poll_log(every_s=SLICE_S if status == OK else 0.0)
+        poll_log(every_s=0.0 if status == END_OF_EPOCH else SLICE_S)
         return status
 
 

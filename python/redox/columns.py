@@ -8,6 +8,7 @@ slot is never overwritten under anybody. When the caller has kept all slots, the
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,6 +154,10 @@ class Reader:
         self._batch.fields = self._array
         self._slot = ctypes.c_uint64()  # of a batch that is lent and not delivered yet
         self._dtypes = [fixed_dtype(field) for field in fields]
+        self._bytes = [  # of a sample, where that is known
+            0 if dtype is None else dtype.itemsize * math.prod(field.shape or ())
+            for field, dtype in zip(fields, self._dtypes, strict=True)
+        ]
 
     def lend(self, loader: int, timeout: float, *, borrow: bool = False) -> Columns | None:
         """Return the loader's next batch, or None at the end of the epoch.
@@ -249,10 +254,8 @@ class Reader:
             return int(owner[-1].ctypes.data)
 
         self._batch.index = fresh(n, _I64)
-        for field, dtype, native in zip(self._fields, self._dtypes, self._native, strict=True):
-            size = native.need
-            if dtype is not None:
-                size = max(size, n * dtype.itemsize * int(np.prod(field.shape or (), dtype=np.int64)))
+        for field, dtype, native, each in zip(self._fields, self._dtypes, self._native, self._bytes, strict=True):
+            size = max(native.need, n * each)
             native.data, native.cap = fresh(size, _BYTE), size
             native.offsets = fresh(n + 1, _U64) if dtype is None else None
             native.valid = fresh(n, _BYTE) if field.nullable else None
