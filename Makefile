@@ -112,6 +112,10 @@ bench-targets: $(VENV)/.dev build ## the table of targets: Redox beside what C c
 bench-growth: $(VENV)/.dev build ## what grows with the data, the nodes and the workers
 	$(VENV)/bin/python benchmarks/growth.py --json build/growth.json $(BENCH)
 
+.PHONY: bench-curve
+bench-curve: $(VENV)/.dev build ## what mixing costs on a disk, packed class after class
+	$(VENV)/bin/python benchmarks/curve.py --json build/curve.json $(BENCH)
+
 .PHONY: charts
 charts: $(VENV)/.dev ## docs/charts from benchmarks/results
 	$(VENV)/bin/python benchmarks/chart.py benchmarks/results/*.json

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draw the charts of README and docs from what `epoch.py` and `growth.py` stored: SVG and PNG, readable without colour.
+"""Draw the charts of README and docs from what `epoch.py`, `curve.py` and `growth.py` stored: SVG and PNG, readable
+without colour.
 
     python benchmarks/chart.py benchmarks/results/epoch.json benchmarks/results/growth.json --to docs/charts
 
@@ -28,7 +29,7 @@ LINES = {"plan": "samples", "index": "chunks", "nodes": "nodes", "workers": "wor
 
 def main() -> None:
     """Draw whatever the given files have."""
-    parser = argparse.ArgumentParser(description="Draw charts from what epoch.py and growth.py stored.")
+    parser = argparse.ArgumentParser(description="Draw charts from what epoch.py, curve.py and growth.py stored.")
     parser.add_argument("results", type=Path, nargs="+", help="their JSON files")
     parser.add_argument("--to", type=Path, default=Path("docs/charts"), help="the folder (docs/charts)")
     options = parser.parse_args()
@@ -37,8 +38,8 @@ def main() -> None:
         "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none",
         "svg.hashsalt": "redox",
     }  # fmt: skip
-    for path in options.results:
-        found = json.loads(path.read_text(encoding="utf-8"))
+    everything = [json.loads(path.read_text(encoding="utf-8")) for path in options.results]
+    for found in everything:
         for shape in (SMALL, VARIED, IMAGES):
             for store in STORES:
                 rows = [row for row in found.get("rows", []) if row["shape"] == shape.name]
@@ -48,6 +49,8 @@ def main() -> None:
                     _mixed(rows, f"{shape.name}: {store.words}", options.to / f"{shape.name}-{store.name}-mixing")
         for name, lines in found.get("growth", {}).items():
             _growth(lines, name, options.to / f"growth-{name}")
+        if "curve" in found:
+            _curve(found["curve"], [row for it in everything for row in it.get("rows", [])], options.to / "curve")
 
 
 def _bars(rows: list[dict[str, Any]], title: str, size: int, to: Path) -> None:
@@ -89,6 +92,38 @@ def _mixed(rows: list[dict[str, Any]], title: str, to: Path) -> None:
     axes.axhline(1, color=GREY, lw=0.8)
     axes.legend(fontsize=7, frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
     axes.set_title(title, loc="left", fontsize=9)
+    _save(figure, to)
+
+
+def _curve(points: list[dict[str, float]], rows: list[dict[str, Any]], to: Path) -> None:
+    """Mixing against speed on the disk, packed class after class: a line for each chunk size, and the other loaders."""
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for number, mib in enumerate(dict.fromkeys(point["chunk MiB"] for point in points)):
+        line = [point for point in points if point["chunk MiB"] == mib]
+        axes.plot(
+            [point["samples/s"] for point in line], [point["VIF"] for point in line], f"{MARKS[number]}-",
+            color="black", lw=0.8, ms=5, label=f"Redox, chunks of {mib:.0f} MiB",
+        )  # fmt: skip
+        for point in line:
+            axes.annotate(f" {point['window']:.0f}", (point["samples/s"], point["VIF"]), fontsize=6)
+    others = [
+        row for row in rows
+        if row["shape"] == VARIED.name and row["store"] == "disk" and not row["shuffled"]
+        and not row["title"].startswith("Redox") and "vif" in row["properties"] and "rate" in row["summary"]
+    ]  # fmt: skip
+    for number, row in enumerate(others):
+        axes.plot(
+            row["summary"]["rate"], row["properties"]["vif"], MARKS[number], color=GREY, mec="black", ms=8,
+            label=_label(row),
+        )  # fmt: skip
+    axes.axvline(LIMITS["disk"] / VARIED.size, color="black", lw=0.8, ls="--")
+    axes.axhline(1, color=GREY, lw=0.8)
+    axes.set(
+        yscale="log", xlim=(0, None), xlabel="samples/s on the emulated disk; the number is the window, in chunks",
+        ylabel="VIF (1: full shuffle)",
+    )  # fmt: skip
+    axes.legend(fontsize=7, frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
+    axes.set_title("110KB, packed class after class, emulated disk", loc="left", fontsize=9)
     _save(figure, to)
 
 

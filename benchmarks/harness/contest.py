@@ -178,6 +178,7 @@ class Contest:
             if described["version"]:
                 self.versions[described["package"]] = described["version"]
             what: dict[str, Any] = {"source": str(self._source), "shape": self._shape_json, "shuffled": row.shuffled}
+            what["packing"] = rival.packing
             self._place.child("harness.epochs.pack", python, peer=rival.peer, path=str(path), **what)
         except (RuntimeError, MeasureError) as error:
             self._data[_key(row)] = str(error)

@@ -30,6 +30,7 @@ class Case:
         shape: Of the samples.
         workers: As its adapter understands them.
         cache: A folder for what it wants to keep.
+        options: For its adapter's `load`.
     """
 
     peer: str
@@ -38,6 +39,7 @@ class Case:
     shape: dict[str, Any]
     workers: int
     cache: str
+    options: dict[str, Any]
 
     def adapter(self) -> Any:
         """Import it."""
@@ -45,7 +47,7 @@ class Case:
 
     def load(self) -> Iterable[Any]:
         """Make the loader."""
-        return self.adapter().load(Path(self.path), Shape(**self.shape), self.workers, Path(self.cache))
+        return self.adapter().load(Path(self.path), Shape(**self.shape), self.workers, Path(self.cache), **self.options)
 
 
 def make(path: str, shape: dict[str, Any], samples: int) -> dict[str, int]:
@@ -54,15 +56,17 @@ def make(path: str, shape: dict[str, Any], samples: int) -> dict[str, int]:
     return {"samples": len(source), "bytes": int(source.sizes.sum())}
 
 
-def pack(peer: str, path: str, source: str, shape: dict[str, Any], shuffled: bool) -> dict[str, Any]:
+def pack(
+    peer: str, path: str, source: str, shape: dict[str, Any], shuffled: bool, packing: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Write them in a loader's format, in order or shuffled beforehand."""
     adapter = import_module(f"peers.{peer}_peer")
     samples = Source(source)
     begin = time.perf_counter()
     if getattr(adapter, "SHUFFLES", False):
-        adapter.write(Path(path), samples.rows(False), Shape(**shape), shuffled)
+        adapter.write(Path(path), samples.rows(False), Shape(**shape), shuffled, **(packing or {}))
     else:
-        adapter.write(Path(path), samples.rows(shuffled), Shape(**shape))
+        adapter.write(Path(path), samples.rows(shuffled), Shape(**shape), **(packing or {}))
     return {"pack_s": time.perf_counter() - begin}
 
 

@@ -146,7 +146,7 @@ class Bench:
         }  # fmt: skip
         case = {
             "peer": data.rival.peer, "path": str(data.path), "source": str(data.source), "shape": asdict(data.shape),
-            "workers": workers, "cache": str(cached / "kept"),
+            "workers": workers, "cache": str(cached / "kept"), "options": data.rival.options,
         }  # fmt: skip
         try:
             if store.slow:

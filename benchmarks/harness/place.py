@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -21,6 +22,7 @@ from harness.machine import ROOT
 ENOUGH = 10 << 30  # bytes that the data of all rows take
 SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 HOURS = 4 * 3600.0  # no child takes that long
+ENDING = 20.0  # seconds for a child to end once it has said what it found
 BENCHMARKS = ROOT / "benchmarks"
 
 
@@ -109,13 +111,19 @@ class Place:
         Raises:
             MeasureError: It failed, or did not end in so many seconds.
         """
-        hung = False
-        try:
-            output, _ = child.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            output, _ = child.communicate()
-            hung = True
+        hung, said, end = False, "", time.monotonic() + seconds
+        while True:
+            try:
+                output, _ = child.communicate(timeout=max(0.0, min(ENDING, end - time.monotonic())))
+                break
+            except subprocess.TimeoutExpired as error:
+                before, said = said, (error.stdout or b"").decode()
+            told = said.rstrip().endswith("}") and said == before
+            if told or time.monotonic() >= end:
+                child.kill()
+                child.wait()  # not for the end of its output: what it started may still hold that
+                hung, output = True, said
+                break
         words = self.last_words(child)
         self.ended(child)
         if hung and not output.rstrip().endswith("}"):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from harness.rivals import TITLES
 from harness.slow import STORES
 from harness.table import aligned, number
 
@@ -58,14 +59,15 @@ def summary(found: dict[str, Any]) -> str:
 
 
 def _summed_up(own: dict[str, Any], others: list[dict[str, Any]], store: str) -> tuple[str, ...]:
-    chunks = " in 8 MiB chunks, `memory_limit='512mb'`" if own["title"] == "Redox-8MiB" else ""
+    options = TITLES[own["title"]].words
     best: dict[str, float] = {}
     for row in others:
         ratio = ratio_of(own, row)
         if ratio:
             best[row["title"]] = min(ratio, best.get(row["title"], ratio))
     words = ", ".join(f"{title} {number(ratio)} x" for title, ratio in sorted(best.items(), key=lambda it: it[1]))
-    return f"{own['shape']}{chunks}, {store}", number(own["summary"]["rate"]), words
+    what = ", ".join(filter(None, (own["shape"], options, store)))
+    return what, number(own["summary"]["rate"]), words
 
 
 def ratio_of(own: dict[str, Any], other: dict[str, Any]) -> float | None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -32,6 +32,8 @@ class Rival:
         environment: The folder of its environment.
         shapes: Of the samples that it is for; none: all.
         slow_only: Whether it is for slow stores only.
+        packing: What its adapter's `write` is given beside the samples.
+        options: What its adapter's `load` is given beside the data.
     """
 
     title: str
@@ -40,17 +42,26 @@ class Rival:
     environment: str = ""
     shapes: tuple[str, ...] = ()
     slow_only: bool = False
+    packing: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def own(self) -> bool:
         """Whether it is Redox."""
-        return self.peer.startswith("redox")
+        return self.peer == "redox"
+
+    @property
+    def words(self) -> str:
+        """What is not as it is by default."""
+        return ", ".join(f"`{name}={value!r}`" for name, value in (self.packing | self.options).items())
 
 
 STREAMING = ("mosaicml-streaming==0.13.0",)
+HALF_GIB = {"memory_limit": "512mb"}
 RIVALS = (
     Rival("Redox", "redox"),
-    Rival("Redox-8MiB", "redox_large", shapes=("110KB-varied",)),
+    Rival("Redox-8MiB", "redox", shapes=("110KB-varied",), packing={"chunk_size": "8mb"}, options=HALF_GIB),
+    Rival("Redox-resident", "redox", shapes=("3KB",), options={"memory_limit": "1gb"}),
     Rival("files", "files"),
     Rival("memmap", "memmap", shapes=("3KB",)),
     Rival("WebDataset", "webdataset", ("webdataset==1.0.2",), "webdataset"),

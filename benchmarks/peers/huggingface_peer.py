@@ -23,12 +23,11 @@ config.SLEEP_TIME_ON_THREADS_SHUTDOWN = 0  # 5 s at the end of each epoch, which
 def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
     """Write Parquet files, uncompressed, as the samples are random or encoded."""
     path.mkdir()
-    everything = list(rows)
-    each = -(-len(everything) // SHARDS)
-    for shard, first in enumerate(range(0, len(everything), each)):
-        labels, values = zip(*everything[first : first + each], strict=True)
-        table = pa.table({"x": pa.array(values, pa.large_binary()), "label": pa.array(labels)})
-        parquet.write_table(table, path / f"{shard:04d}.parquet", row_group_size=GROUP, compression="none")
+    labels, values = zip(*rows, strict=True)
+    table, each = pa.table({"x": pa.array(values, pa.large_binary()), "label": labels}), -(-len(labels) // SHARDS)
+    for shard, first in enumerate(range(0, len(labels), each)):
+        some = table.slice(first, each)
+        parquet.write_table(some, path / f"{shard:04d}.parquet", row_group_size=GROUP, compression="none")
 
 
 def _collated(shape: Shape, samples: list[dict[str, Any]]) -> tuple[Any, list[int]]:
@@ -45,8 +44,7 @@ class Epochs(DataLoader[Any]):
 
 def load(path: Path, shape: Shape, workers: int, cache: Path) -> Iterable[Any]:
     """Return a loader."""
-    files = sorted(str(file) for file in path.glob("*.parquet"))
-    data = load_dataset("parquet", data_files=files, split="train", streaming=True).shuffle(seed=0, buffer_size=1000)
+    data = load_dataset("parquet", data_dir=str(path), split="train", streaming=True).shuffle(seed=0, buffer_size=1000)
     collate = partial(_collated, shape)
     return Epochs(data, shape.batch, num_workers=workers, persistent_workers=workers > 0, collate_fn=collate)
 
