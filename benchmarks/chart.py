@@ -22,7 +22,7 @@ from harness.data import IMAGES, SMALL, VARIED
 from harness.slow import STORES
 
 GREY = "0.75"
-LIMITS = {"parallel": 200e6, "disk": 150e6, "metadata": 1000e6}  # bytes a second
+LIMITS = {"parallel": 200e6, "disk": 150e6}  # bytes a second
 MARKS = "osD^vP*X<>hd"
 LINES = {"plan": "samples", "index": "chunks", "nodes": "nodes", "workers": "workers"}
 

@@ -44,8 +44,7 @@ PARALLEL = Store(
 )  # fmt: skip
 DISK = Store("disk", "emulated disk: 8 ms a jump, one at a time, 150 MB/s", ("-seek", "8ms", "-rate", "150"))
 METADATA = Store(
-    "metadata", "emulated slow metadata: 1 ms an open, 1,000 of them a second, 1 GB/s",
-    ("-open", "1ms", "-opens", "1000", "-rate", "1000"),
+    "metadata", "emulated slow metadata: 1 ms an open, 1,000 of them a second", ("-open", "1ms", "-opens", "1000")
 )  # fmt: skip
 SEEDS = Store("seeds", "emulated: 4 ms a read, 100 MB/s", ("-jump", "4ms", "-rate", "100"))
 STORES = (HOT, PARALLEL, DISK, METADATA)
