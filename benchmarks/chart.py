@@ -19,6 +19,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 from harness.data import IMAGES, SMALL, VARIED
+from harness.report import joined
 from harness.slow import STORES
 
 GREY = "0.75"
@@ -38,19 +39,20 @@ def main() -> None:
         "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none",
         "svg.hashsalt": "redox",
     }  # fmt: skip
-    everything = [json.loads(path.read_text(encoding="utf-8")) for path in options.results]
-    for found in everything:
-        for shape in (SMALL, VARIED, IMAGES):
-            for store in STORES:
-                rows = [row for row in found.get("rows", []) if row["shape"] == shape.name]
-                rows = [row for row in rows if row["store"] == store.name and "rate" in row["summary"]]
-                if rows:
-                    _bars(rows, f"{shape.name}: {store.words}", shape.size, options.to / f"{shape.name}-{store.name}")
-                    _mixed(rows, f"{shape.name}: {store.words}", options.to / f"{shape.name}-{store.name}-mixing")
-        for name, lines in found.get("growth", {}).items():
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in options.results]
+    measured = joined(runs)["rows"]
+    for shape in (SMALL, VARIED, IMAGES):
+        for store in STORES:
+            rows = [row for row in measured if row["shape"] == shape.name and row["store"] == store.name]
+            rows = [row for row in rows if "rate" in row["summary"]]
+            if rows:
+                _bars(rows, f"{shape.name}: {store.words}", shape.size, options.to / f"{shape.name}-{store.name}")
+                _mixed(rows, f"{shape.name}: {store.words}", options.to / f"{shape.name}-{store.name}-mixing")
+    for run in runs:
+        for name, lines in run.get("growth", {}).items():
             _growth(lines, name, options.to / f"growth-{name}")
-        if "curve" in found:
-            _curve(found["curve"], [row for it in everything for row in it.get("rows", [])], options.to / "curve")
+        if "curve" in run:
+            _curve(run["curve"], measured, options.to / "curve")
 
 
 def _bars(rows: list[dict[str, Any]], title: str, size: int, to: Path) -> None:

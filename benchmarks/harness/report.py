@@ -19,12 +19,16 @@ PROPERTIES = ("loader", "VIF", "order stable", "resume", "with fewer workers", "
 
 
 def joined(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the rows of several runs together; a row that an earlier one has, too, is the later one's.
+    """Return the rows of several runs together; those of a shape on a store are the last run's that has any.
 
-    Rows of a shape on a store are compared with each other, so those must be of one run.
+    They are compared with each other, so they must be of one run.
     """
-    rows = {row["name"]: row for run in runs for row in run.get("rows", []) if row["runs"] or row["note"]}
-    return {"rows": list(rows.values())}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in runs:
+        measured = [row for row in run.get("rows", []) if row["runs"] or row["note"]]
+        for group in {(row["shape"], row["store"]) for row in measured}:
+            groups[group] = [row for row in measured if (row["shape"], row["store"]) == group]
+    return {"rows": [row for rows in groups.values() for row in rows]}
 
 
 def tables(found: dict[str, Any]) -> str:
