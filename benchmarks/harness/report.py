@@ -21,14 +21,18 @@ PROPERTIES = ("loader", "VIF", "order stable", "resume", "with fewer workers", "
 def joined(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the rows of several runs together; those of a shape on a store are the last run's that has any.
 
-    They are compared with each other, so they must be of one run.
+    They are compared with each other, so they must be of one run. What is no rate may be an earlier run's: a row that
+    was measured with `--rates` has none.
     """
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    properties: dict[str, dict[str, Any]] = {}
     for run in runs:
         measured = [row for row in run.get("rows", []) if row["runs"] or row["note"]]
+        properties |= {row["name"]: row["properties"] for row in measured if row["properties"]}
         for group in {(row["shape"], row["store"]) for row in measured}:
             groups[group] = [row for row in measured if (row["shape"], row["store"]) == group]
-    return {"rows": [row for rows in groups.values() for row in rows]}
+    rows = [row for rows in groups.values() for row in rows]
+    return {"rows": [row | {"properties": properties.get(row["name"], {})} for row in rows]}
 
 
 def tables(found: dict[str, Any]) -> str:
