@@ -45,6 +45,10 @@ func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, sys
 // them; neither do we.
 const streams = 32
 
+// near is how far from such an end a read may begin: of pieces that are under way together, one overtakes another, which a
+// disk's queue would sort.
+const near = 512 << 10
+
 // A handle is an open file.
 type handle struct {
 	fd    int
@@ -54,13 +58,13 @@ type handle struct {
 	ends [streams]int64 // the latest first; 0 where there was none yet: the first byte of a file is a jump, too
 }
 
-// goesOn tells whether a read continues an earlier one, and notes its end.
+// goesOn tells whether a read continues an earlier one, or nearly, and notes its end.
 func (h *handle) goesOn(from, to int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at, found := streams-1, false
 	for i, end := range h.ends {
-		if end == from && end > 0 {
+		if end > 0 && from-end <= near && end-from <= near {
 			at, found = i, true
 			break
 		}

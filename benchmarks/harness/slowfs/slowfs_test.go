@@ -25,26 +25,33 @@ func TestPipe(t *testing.T) {
 
 func TestJumps(t *testing.T) {
 	h := &handle{}
+	const mb = 1 << 20
 	for i, c := range []struct {
 		from, to int64
 		goesOn   bool
 	}{
-		{0, 10, false},
-		{10, 20, true},
-		{100, 110, false}, // a second reader
-		{20, 30, true},
-		{110, 120, true},
-		{20, 30, false}, // that end was used up
-		{0, 10, false},
+		{0, mb, false},
+		{mb, 2 * mb, true},
+		{10 * mb, 11 * mb, false}, // a second reader
+		{2 * mb, 3 * mb, true},
+		{11 * mb, 12 * mb, true},
+		{2 * mb, 3 * mb, false}, // that end was used up
+		{0, mb, false},
+		{mb + near, mb + 2*near, true}, // overtakes
+		{mb, mb + near, false},         // was overtaken by more than that
+		{50 * mb, 50*mb + near/2, false},
+		{50*mb + near, 50*mb + 3*near/2, true},
+		{50*mb + near/2, 50*mb + near, true},
+		{50*mb + 3*near/2, 50*mb + 2*near, true},
 	} {
 		if got := h.goesOn(c.from, c.to); got != c.goesOn {
 			t.Errorf("read %d, %d to %d: goes on %v", i, c.from, c.to, got)
 		}
 	}
 	for i := range int64(streams) {
-		h.goesOn(1000+10*i, 1005+10*i)
+		h.goesOn((1000+10*i)*mb, (1001+10*i)*mb)
 	}
-	if h.goesOn(120, 130) {
+	if h.goesOn(12*mb, 13*mb) {
 		t.Errorf("a stream that %d others came after is still known", streams)
 	}
 }

@@ -45,10 +45,11 @@ func (m memoryFiles) ReadAt(_ context.Context, file uint32, off int64, dst []byt
 	return copy(dst, m[file][off:]), store.Plain, nil
 }
 
-func (m memoryFiles) Hint(uint32, int64, int64) {}
-func (m memoryFiles) Done(uint32, int64, int64) {}
-func (m memoryFiles) Name(file uint32) string   { return fmt.Sprintf("shard-%d", file) }
-func (m memoryFiles) Close() error              { return nil }
+func (m memoryFiles) Hint(uint32, int64, int64)   {}
+func (m memoryFiles) Around(uint32, int64, int64) {}
+func (m memoryFiles) Done(uint32, int64, int64)   {}
+func (m memoryFiles) Name(file uint32) string     { return fmt.Sprintf("shard-%d", file) }
+func (m memoryFiles) Close() error                { return nil }
 
 // setup is what a cluster is made of.
 type setup struct {

@@ -121,3 +121,37 @@ func TestOnceReadsNothingBeyond(t *testing.T) {
 		t.Errorf("%d chunks in %d reads", total.ChunksRead, total.Reads)
 	}
 }
+
+// TestStarvingReadsAround: storage is told that it may bring more than a chunk only if it is what the trainer waits for, and
+// if all of the data set comes to this node.
+func TestStarvingReadsAround(t *testing.T) {
+	d := write(t, fixedShape(t, 1000, 10, 3000))
+	for name, c := range map[string]struct {
+		computes time.Duration
+		subset   plan.Subset
+		nodes    []int
+		want     bool
+	}{
+		"a fast trainer":  {0, nil, []int{1}, true},
+		"a slow trainer":  {20 * time.Second, nil, []int{1}, false},
+		"a small subset":  {0, plan.RangeSubset(d.samples(), 0, 400), []int{1}, false},
+		"one node of two": {0, nil, []int{1, 1}, false},
+	} {
+		p := d.plan(t, plan.Spec{Shuffle: true, Window: 8, Subset: c.subset})
+		synctest.Test(t, func(t *testing.T) {
+			f, source := d.faulty(store.Buffered)
+			f.Delay = time.Second
+			r := newRun(t, d.engine(t, source, 1<<20), RunConfig{Plan: p, World: plan.World{Nodes: c.nodes, BatchSize: 20}, Prefetch: 2, Once: true})
+			if err := r.Start(0, 0); err != nil {
+				t.Fatal(err)
+			}
+			for done := false; !done; _, done = d.next(t, r, false) {
+				time.Sleep(c.computes)
+			}
+			r.Close()
+			if got := f.Arounds > 0; got != c.want {
+				t.Errorf("%s: Around was called %d times", name, f.Arounds)
+			}
+		})
+	}
+}

@@ -100,6 +100,9 @@ func (p *pass) readAhead(ahead *early) {
 }
 
 func (p *pass) take(open plan.Open) error {
+	if r := p.run; len(r.cfg.World.Nodes) == 1 && r.counts.starves() && 2*r.cfg.Plan.Size() > int64(r.eng.index.Samples()) {
+		r.eng.source.Around() // all that lies there will be wanted, and here
+	}
 	c, _, err := p.run.user.Take(p.taking, uint32(open.Chunk), open.Position)
 	if err == nil {
 		p.hold(open, c)

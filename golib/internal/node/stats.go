@@ -27,10 +27,15 @@ type Stats struct {
 	WaitDecode                       time.Duration
 }
 
+// leastHunger is how long a trainer has waited for storage before anything is concluded from it.
+const leastHunger = 50 * time.Millisecond
+
 // counters are a run's own; cheap enough to be always on.
 type counters struct {
 	samples, batches, bytes, padded, skipped, single atomic.Int64
 	wait, waitStorage, waitPeer, waitDecode          atomic.Int64
+
+	first, firstWait atomic.Int64 // when the first batch was delivered (Unix ns), and what had been waited for storage by then
 
 	peerIn, peerOut, incoming, peerLate, peerFallback atomic.Int64
 
@@ -72,6 +77,10 @@ func (c *counters) delivered(j *job, b *Batch) {
 	c.batches.Add(1)
 	c.bytes.Add(int64(bytes))
 	c.padded.Add(int64(j.padded))
+	if c.first.Load() == 0 {
+		c.firstWait.Store(c.waitStorage.Load())
+		c.first.Store(time.Now().UnixNano())
+	}
 }
 
 // waited attributes a caller's wait: up to the job's last waits for storage and for other nodes to those, the rest to
@@ -94,6 +103,16 @@ func (c *counters) waited(j *job, begin, end time.Time) {
 	c.waitStorage.Add(int64(storage))
 	c.waitPeer.Add(int64(peer))
 	c.waitDecode.Add(int64(all - storage - peer))
+}
+
+// starves says whether the trainer spends a large part of its time, the first batch's left out, waiting for storage.
+func (c *counters) starves() bool {
+	first := c.first.Load()
+	if first == 0 {
+		return false
+	}
+	waited, all := c.waitStorage.Load()-c.firstWait.Load(), time.Now().UnixNano()-first
+	return waited > int64(leastHunger) && waited > all/4
 }
 
 // countIncoming counts, once, an incoming sample that its owner has sent.

@@ -23,6 +23,7 @@ const page = 4096
 type Flat struct {
 	files   Files
 	extents Extents
+	around  atomic.Bool
 
 	lands, ranges, landBytes, rangeBytes, cachedBytes, directBytes, retries atomic.Int64
 }
@@ -51,6 +52,9 @@ func (f *Flat) Land(ctx context.Context, chunk uint32, dst []byte, tap func([]by
 	start, head, length := span(e)
 	end := head + e.Length // in dst
 	f.lands.Add(1)
+	if f.around.Load() {
+		f.files.Around(e.File, start, length)
+	}
 	got, shown := int64(0), head
 	for got < end {
 		n, how, err := f.read(ctx, e.File, start+got, dst[got:length:length], true)
@@ -104,6 +108,9 @@ func (f *Flat) Hint(chunk uint32) {
 	e := f.extents.Extent(chunk)
 	f.files.Hint(e.File, e.Offset, e.Length)
 }
+
+// Around implements Source.
+func (f *Flat) Around() { f.around.Store(true) }
 
 // read is one ReadAt, repeated while it fails in a way that may pass.
 func (f *Flat) read(ctx context.Context, file uint32, off int64, dst []byte, whole bool) (int, How, error) {

@@ -46,6 +46,7 @@ type Local struct {
 	names   []string
 	way     way
 	refused atomic.Bool // the file system has no direct reads: buffered, and pages dropped after use
+	around  *neighbours // nil: there is no room for what nobody asked for
 	open    *openFiles
 }
 
@@ -59,6 +60,8 @@ func NewLocal(dir string, names []string, io IO, total int64) *Local {
 		l.way = pastCache
 	case io == Auto && !fitsCache(total):
 		l.way = cacheFirst
+	case fitsCache(total):
+		l.around = &neighbours{}
 	}
 	return l
 }
@@ -141,9 +144,26 @@ func (l *Local) Hint(file uint32, off, n int64) {
 	}
 }
 
+// Around implements Files: what fits well inside free memory may as well be read in the order in which it lies.
+func (l *Local) Around(file uint32, off, n int64) {
+	if l.around == nil {
+		return
+	}
+	if o := l.open.cached(file); o != nil {
+		defer l.open.put(o)
+		l.around.bring(o, off, n)
+	}
+}
+
 // Done implements Files: where direct reads were wanted but refused, pages are dropped after use, as other data of the
 // machine is worth more than chunks that come again in an epoch's time.
 func (l *Local) Done(file uint32, off, n int64) {
+	if l.around.unsure() {
+		if o := l.open.cached(file); o != nil {
+			l.around.landed(o, off, n)
+			l.open.put(o)
+		}
+	}
 	if l.refused.Load() && l.way != throughCache {
 		if o := l.open.cached(file); o != nil {
 			l.advise(o, off, n, unix.FADV_DONTNEED)

@@ -36,6 +36,9 @@ type Source interface {
 	Range(ctx context.Context, chunk uint32, off int64, dst []byte) error
 	// Hint says that a chunk will be landed soon.
 	Hint(chunk uint32)
+	// Around says that all chunks will be landed soon and storage is what is waited for: from now on a landing may bring
+	// what lies around its chunk into a cache of the system's.
+	Around()
 	// Unit says whether Range works.
 	Unit() Unit
 	// Name is the file (or URL) that a chunk lies in, for messages.
@@ -76,6 +79,8 @@ type Files interface {
 	// Hint says that a whole read of this range comes soon; Done that the range will not be read again soon.
 	Hint(file uint32, off, n int64)
 	Done(file uint32, off, n int64)
+	// Around says that what lies around a range, which is read next, is read soon, too.
+	Around(file uint32, off, n int64)
 	Name(file uint32) string
 	Close() error
 }

@@ -24,8 +24,17 @@ type Faulty struct {
 	// Hang is asked before each read; a true answer makes it wait until the source is closed, as a dead network disk does.
 	Hang func(file uint32, off int64) bool
 
-	Reads int // so far
-	tries map[[2]int64]int
+	Reads   int // so far
+	Arounds int // calls of Around
+	tries   map[[2]int64]int
+}
+
+// Around implements store.Files.
+func (f *Faulty) Around(file uint32, off, n int64) {
+	f.Lock()
+	f.Arounds++
+	f.Unlock()
+	f.Files.Around(file, off, n)
 }
 
 // ReadAt implements store.Files.
