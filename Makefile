@@ -55,6 +55,7 @@ check: $(VENV)/.dev
 race: test-go
 test-go: $(VENV)/.dev | $(LOG) ## (also: race) Go tests and fuzz seeds under the race detector
 	go test -race -timeout 10m ./... 2>&1 | tee $(LOG)/go
+	cd benchmarks/harness/slowfs && go vet . && go test . # a module of its own: only benchmarks need FUSE
 
 .PHONY: test-c asan
 asan: test-c

@@ -2,7 +2,7 @@
 """Draw the charts of README and docs from what `epoch.py`, `curve.py` and `growth.py` stored: SVG and PNG, readable
 without colour.
 
-    python benchmarks/chart.py benchmarks/results/epoch.json benchmarks/results/growth.json --to docs/charts
+    python benchmarks/chart.py benchmarks/results/*.json --to docs/charts
 
 Needs matplotlib, which the development environment has.
 """

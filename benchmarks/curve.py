@@ -10,7 +10,6 @@ disk of `epoch.py` and its samples of 110 KB. Where they are shuffled when packe
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from typing import Any
 from harness import slow
 from harness.contest import SAMPLES
 from harness.data import VARIED
-from harness.machine import Busy, facts
+from harness.machine import Busy, facts, store
 from harness.measuring import Bench, Packed
 from harness.place import MeasureError, Place
 from harness.rivals import Rival
@@ -33,7 +32,7 @@ MEMORY = "512mb"
 
 
 def main() -> int:
-    """Return 0; 1 where there can't be such a disk; 130 after Ctrl-C."""
+    """Return 0; 1 where there can't be such a disk, or it came late every time; 130 after Ctrl-C."""
     options = _options()
     if slow.missing():
         print(f"curve.py: {slow.missing()}", file=sys.stderr)
@@ -47,9 +46,9 @@ def main() -> int:
             raise
         return 130
     found = {"machine": facts({}), "busy": busy.look(), "took_s": round(time.time() - begin), "curve": curve}
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    store(options.json, found)
+    if not curve:
+        return 1
     print(aligned(tuple(curve[0]), [tuple(number(value) for value in line.values()) for line in curve]))
     return 0
 

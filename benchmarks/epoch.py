@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contest import SHAPES, Contest, rows
-from harness.machine import Busy, facts
+from harness.machine import Busy, facts, store
 from harness.place import Place
 from harness.report import tables
 
@@ -53,9 +53,7 @@ def main() -> int:
                     "rounds": rounds, "seconds": seconds, "quick": options.quick,
                     "rows": [row.to_json() for row in chosen if row.runs or row.note],
                 }  # fmt: skip
-                if options.json:  # what there is, should the next shape fail after an hour
-                    options.json.parent.mkdir(parents=True, exist_ok=True)
-                    options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                store(options.json, found)  # what there is, should the next shape fail after an hour
     except BaseException:
         if not place.interrupted:
             raise

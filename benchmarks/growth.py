@@ -11,7 +11,6 @@ to 16 processes over 3 KB samples in memory.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from typing import Any
 
 from harness.core import go_bench
 from harness.data import SMALL
-from harness.machine import Busy, facts
+from harness.machine import Busy, facts, store
 from harness.measuring import Bench, Packed
 from harness.place import Place
 from harness.rivals import TITLES
@@ -55,9 +54,7 @@ def main() -> int:
             raise
         return 130
     found = {"machine": facts({}), "busy": busy.look(), "took_s": round(time.time() - begin), "growth": growth}
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    store(options.json, found)
     for lines in growth.values():
         print("\n" + aligned(tuple(lines[0]), [tuple(number(value) for value in line.values()) for line in lines]))
     return 0

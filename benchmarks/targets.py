@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import core, footprint, nodes, packing, seeds, speed, workers
-from harness.machine import Busy, facts
+from harness.machine import Busy, facts, store
 from harness.place import Place
 from harness.table import Row, markdown
 
@@ -49,8 +49,7 @@ def main() -> int:
     }  # fmt: skip
     print("\n" + markdown(rows) + "\n")
     print(json.dumps({name: value for name, value in found.items() if name != "rows"}, indent=2))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    store(options.json, found)
     return int(any(row.verdict == "FAIL" for row in rows))
 
 

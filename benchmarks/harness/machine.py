@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -28,6 +29,13 @@ def facts(peers: dict[str, str]) -> dict[str, Any]:
         "commit": _output("git", "-C", str(ROOT), "describe", "--always", "--dirty") or "unknown",
         "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
     }
+
+
+def store(path: Path | None, found: dict[str, Any]) -> None:
+    """Store what was measured, if the user wants that."""
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _cpu() -> str:

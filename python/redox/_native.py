@@ -4,7 +4,7 @@ One Python function for each function of `include/redox.h`, with the prefix left
 the exception of `redox.errors` that stands for it, with its attributes. Handles are plain integers, as in C.
 
 ctypes releases the interpreter lock during a call. Calls that may wait do so in slices of at most `SLICE_S`, so that
-Ctrl-C is noticed; `redox.errors.StallError` comes when the whole time is over.
+Ctrl-C is noticed; `redox.errors.StallError` comes when the whole time is over. One file, since the header is one, too.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import redox
 import torch
-from redox.crew import Crew
-from redox.part import Part
 from torch.utils.data import DataLoader
 
 N = 203
@@ -54,7 +52,7 @@ def test_what_is_in_it(pack: Any) -> None:
 def test_at_every_step(pack: Any, other_batch: int) -> None:
     path = pack(N)
     order = labels(data(path))
-    after = labels(_second_epoch(path))
+    after = labels(second_epoch(path))
     loader = DataLoader(ds := data(path), batch_size=16)
     states = [ds.state_dict()]
     for _ in loader:
@@ -70,7 +68,7 @@ def test_at_every_step(pack: Any, other_batch: int) -> None:
             assert labels(again) == after
 
 
-def _second_epoch(path: str) -> redox.RedoxDataset:
+def second_epoch(path: str) -> redox.RedoxDataset:
     ds = data(path)
     ds.set_epoch(1)
     return ds
@@ -105,7 +103,7 @@ def test_after_a_break(pack: Any) -> None:
     again = data(path)
     again.load_state_dict(state)
     assert got + labels(again) == order
-    assert labels(ds) == labels(_second_epoch(path))  # a new `for` is the next epoch
+    assert labels(ds) == labels(second_epoch(path))  # a new `for` is the next epoch
 
 
 def test_the_boundary(pack: Any) -> None:
@@ -118,9 +116,9 @@ def test_the_boundary(pack: Any) -> None:
     again.load_state_dict(state)
     again.set_epoch(0)
     assert labels(again) == []
-    assert labels(again) == labels(_second_epoch(path))
+    assert labels(again) == labels(second_epoch(path))
     again.load_state_dict(state)
-    assert labels(again) == labels(_second_epoch(path))
+    assert labels(again) == labels(second_epoch(path))
 
 
 def test_the_boundary_with_drop_last(pack: Any) -> None:
@@ -131,7 +129,7 @@ def test_the_boundary_with_drop_last(pack: Any) -> None:
             assert ds.state_dict()["position"] == N  # nothing is left, though the loop has not noticed yet
     again = data(pack(N))
     again.load_state_dict(ds.state_dict())
-    assert labels(again) == labels(_second_epoch(pack(N)))
+    assert labels(again) == labels(second_epoch(pack(N)))
 
 
 def test_set_epoch_keeps_the_position_of_the_same_epoch(pack: Any) -> None:
@@ -275,26 +273,6 @@ def test_redox_loader(pack: Any, batched: bool) -> None:
         assert [label for batch in again for label in batch[1].tolist()] == order[step * 16 :]
 
 
-def test_torchdata(pack: Any) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-    path = pack(N)
-    order = labels(data(path))
-    loader = stateful(data(path), batch_size=16)
-    states = [loader.state_dict()]
-    for _ in loader:
-        states.append(copy.deepcopy(loader.state_dict()))
-    states.append(copy.deepcopy(loader.state_dict()))
-    for step, state in enumerate(states):
-        again = stateful(data(path), batch_size=16)
-        again.load_state_dict(state)
-        got = [label for batch in again for label in batch[1].tolist()]
-        if step < len(states) - 2:
-            assert got == order[step * 16 :]
-            assert [label for batch in again for label in batch[1].tolist()] == labels(_second_epoch(path))
-        elif step == len(states) - 1:
-            assert got == labels(_second_epoch(path))
-
-
 def test_restoring_is_quick(pack: Any) -> None:
     ds = data(pack())
     state = {**ds.state_dict(), "epoch": 1000, "position": 990}
@@ -302,71 +280,6 @@ def test_restoring_is_quick(pack: Any) -> None:
     ds.load_state_dict(state)
     assert len(list(ds)) == 10
     assert time.monotonic() - begun < 1
-
-
-@pytest.mark.parametrize(("workers", "persistent"), [(1, False), (2, True), (3, False)])
-def test_torchdata_restores_its_workers(pack: Any, workers: int, persistent: bool) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-    path = pack(N)
-    epochs = [labels(ds) for ds in [data(path)] for _ in range(4)]
-
-    def loader() -> Any:
-        return stateful(data(path), batch_size=16, num_workers=workers, persistent_workers=persistent)
-
-    def rest(batches: Any) -> list[int]:
-        return [label for batch in batches for label in batch[1].tolist()]
-
-    def numbers_match(state: Any, epoch: int, step: int) -> None:
-        again = loader()
-        again.load_state_dict(state)
-        assert rest(again) == (epochs[epoch][step * 16 :] or epochs[epoch + 1])
-        assert rest(again) == epochs[epoch + (1 if epochs[epoch][step * 16 :] else 2)]
-
-    first = loader()
-    for epoch in range(2):
-        for step, _ in enumerate(first, 1):
-            if (epoch, step) in ((0, 1), (0, 7), (1, 5)):
-                numbers_match(copy.deepcopy(first.state_dict()), epoch, step)
-    # A restored one is saved and restored, in the same object, and goes on as the user says.
-    second = loader()
-    second.load_state_dict(numbered(first, 4))
-    for step, _ in enumerate(second, 5):
-        if step == 9:
-            state = copy.deepcopy(second.state_dict())
-            break
-    second.load_state_dict(state)
-    assert rest(second) == epochs[2][9 * 16 :]
-    second.dataset.set_epoch(1)
-    assert rest(second) == epochs[1]
-    inner = state["_snapshot"]["_worker_snapshots"]["worker_0"]["dataset_state"]
-    with pytest.raises(redox.StateError, match="only the loader that saved it"):
-        data(path).load_state_dict(inner)
-    with pytest.raises(redox.StateError, match="same number of workers"):
-        Part.parse(inner, Crew(1, 0, workers + 1))
-
-
-def numbered(loader: Any, steps: int) -> Any:
-    """The state of a loader after so many batches of its next epoch."""
-    for step, _ in enumerate(loader, 1):
-        if step == steps:
-            return copy.deepcopy(loader.state_dict())
-    raise AssertionError
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_torchdata_beside_our_own_state(pack: Any, workers: int) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-    path = pack(N)
-    order = labels(data(path))
-    ds = data(path)
-    for step, _ in enumerate(stateful(ds, batch_size=16, num_workers=workers), 1):
-        if step == 5:
-            state = through_json(ds.state_dict(batches=5))
-    for other in (0, 1, 3):
-        again = data(path, 20)
-        again.load_state_dict(state)
-        got = [label for batch in stateful(again, batch_size=20, num_workers=other) for label in batch[1].tolist()]
-        assert got == order[80:]
 
 
 def test_a_look_before_training_with_workers(pack: Any) -> None:

@@ -64,11 +64,11 @@ func (j *job) standIn(place int) int {
 	return -1
 }
 
-func (a *assembler) replaceSizes(j *job) error {
+// standIns calls each with every bad place and the place whose sample stands in for it.
+func (j *job) standIns(each func(bad, good int)) error {
 	if j.bads == 0 {
 		return nil
 	}
-	fields := len(a.rec.fields)
 	for i := range j.n {
 		if !j.bad[i] {
 			continue
@@ -77,26 +77,22 @@ func (a *assembler) replaceSizes(j *job) error {
 		if from < 0 {
 			return fault.New(fault.Corrupt, "all %d samples of a batch are corrupt", j.n)
 		}
-		copy(j.sizes[i*fields:(i+1)*fields], j.sizes[from*fields:])
+		each(i, from)
 	}
 	return nil
 }
 
+func (a *assembler) replaceSizes(j *job) error {
+	fields := len(a.rec.fields)
+	return j.standIns(func(bad, good int) {
+		copy(j.sizes[bad*fields:(bad+1)*fields], j.sizes[good*fields:])
+	})
+}
+
 // replace fills the places of bad samples.
 func (a *assembler) replace(j *job, cols []Column) error {
-	if j.bads == 0 {
-		return nil
-	}
-	for i := range j.n {
-		if !j.bad[i] {
-			continue
-		}
-		from := j.standIn(i)
-		if from < 0 {
-			return fault.New(fault.Corrupt, "all %d samples of a batch are corrupt", j.n)
-		}
-		a.rec.again(cols, i, from)
-		j.index[i] = j.index[from]
-	}
-	return nil
+	return j.standIns(func(bad, good int) {
+		a.rec.again(cols, bad, good)
+		j.index[bad] = j.index[good]
+	})
 }

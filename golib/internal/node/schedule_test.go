@@ -62,10 +62,8 @@ func (c *cluster) disturb(host string, kind int, frozen time.Duration, done <-ch
 	}
 }
 
-// schedule is one cluster's life.
-func schedule(t *testing.T, data []*dataset, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, 11))
-	d := data[rng.IntN(len(data))]
+// drawn is a cluster as the random numbers will have it.
+func drawn(t *testing.T, d *dataset, rng *rand.Rand, seed uint64) setup {
 	var nodes []int
 	for range []int{2, 3, 5, 8}[rng.IntN(4)] {
 		nodes = append(nodes, 1+rng.IntN(3)*rng.IntN(2))
@@ -85,8 +83,42 @@ func schedule(t *testing.T, data []*dataset, seed uint64) {
 			Delay: s.delay, Jitter: time.Duration(rng.IntN(3)) * time.Millisecond, Loss: float64(rng.IntN(3)) * 0.01,
 		})
 	}
+	return s
+}
+
+// strike does to a node, whose links are not sockets, what disturb does to one whose are.
+func (c *cluster) strike(victim, kind int, frozen time.Duration, done <-chan struct{}) {
+	switch kind {
+	case 1, 2:
+		c.net.Kill(victim, kind == 1)
+	case 3:
+		c.net.Freeze(victim, true)
+		select {
+		case <-time.After(frozen):
+		case <-done:
+		}
+		c.net.Freeze(victim, false)
+	case 4:
+		for other := range c.nodes {
+			c.net.Slow(victim, other, 20_000)
+		}
+	case 5:
+		for range 6 {
+			c.net.Freeze(victim, true)
+			time.Sleep(30 * time.Millisecond)
+			c.net.Freeze(victim, false)
+			time.Sleep(40 * time.Millisecond)
+		}
+	}
+}
+
+// schedule is one cluster's life.
+func schedule(t *testing.T, data []*dataset, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 11))
+	d := data[rng.IntN(len(data))]
+	s := drawn(t, d, rng, seed)
 	c := newCluster(t, d, s)
-	victim := rng.IntN(len(nodes))
+	victim := rng.IntN(len(s.world.Nodes))
 	done := make(chan struct{})
 	var events sync.WaitGroup
 	kind, when := rng.IntN(7), time.Duration(rng.IntN(600))*time.Millisecond
@@ -99,29 +131,8 @@ func schedule(t *testing.T, data []*dataset, seed uint64) {
 		}
 		if s.real != nil {
 			c.disturb(peertest.Host(victim+1), kind, frozen, done)
-			return
-		}
-		switch kind {
-		case 1, 2:
-			c.net.Kill(victim, kind == 1)
-		case 3:
-			c.net.Freeze(victim, true)
-			select {
-			case <-time.After(frozen):
-			case <-done:
-			}
-			c.net.Freeze(victim, false)
-		case 4:
-			for other := range nodes {
-				c.net.Slow(victim, other, 20_000)
-			}
-		case 5:
-			for range 6 {
-				c.net.Freeze(victim, true)
-				time.Sleep(30 * time.Millisecond)
-				c.net.Freeze(victim, false)
-				time.Sleep(40 * time.Millisecond)
-			}
+		} else {
+			c.strike(victim, kind, frozen, done)
 		}
 	})
 	from := int64(0)

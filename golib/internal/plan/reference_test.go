@@ -9,7 +9,8 @@ import (
 )
 
 // reference is the algorithm of docs/plan.md written down a second time, one sample after the other, as plainly as
-// possible: what the fast code must equal. It returns chunk and place in the chunk of every position.
+// possible and in one piece, to be read beside it: what the fast code must equal. It returns chunk and place in the chunk
+// of every position.
 func reference(s plan.Spec, window, partitions int, epoch uint64) (order [][2]uint32) {
 	counts := make([]uint32, len(s.Samples))
 	var chunks []uint32
