@@ -54,7 +54,7 @@ var _ Files = (*Local)(nil)
 
 // NewLocal returns the named files in dir. total is the data set's size, by which Auto decides.
 func NewLocal(dir string, names []string, io IO, total int64) *Local {
-	l := &Local{dir: dir, names: names, open: newOpenFiles(maxOpen)}
+	l := &Local{dir: dir, names: names}
 	switch {
 	case io == DirectIO:
 		l.way = pastCache
@@ -63,6 +63,11 @@ func NewLocal(dir string, names []string, io IO, total int64) *Local {
 	case fitsCache(total):
 		l.around = &neighbours{}
 	}
+	advice := unix.FADV_NORMAL
+	if l.way == throughCache {
+		advice = unix.FADV_SEQUENTIAL // the kernel asks storage for twice as much at once, by default 256 KiB
+	}
+	l.open = newOpenFiles(maxOpen, advice)
 	return l
 }
 

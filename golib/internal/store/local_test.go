@@ -40,7 +40,7 @@ func TestOpenFilesAreBoundedAndClosed(t *testing.T) {
 		}
 	}
 	before := descriptors(t)
-	f := newOpenFiles(4)
+	f := newOpenFiles(4, unix.FADV_NORMAL)
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {

@@ -13,6 +13,7 @@ const maxOpen = 128
 
 // openFiles keeps files open, the last used ones when idle. It opens a file once even if many ask.
 type openFiles struct {
+	advice int // to the kernel on how files are read, or FADV_NORMAL
 	mu     sync.Mutex
 	limit  int
 	byFile map[uint32]*openFile
@@ -33,8 +34,8 @@ type openFile struct {
 	directErr error
 }
 
-func newOpenFiles(limit int) *openFiles {
-	return &openFiles{limit: limit, byFile: map[uint32]*openFile{}, idle: list.New()}
+func newOpenFiles(limit, advice int) *openFiles {
+	return &openFiles{advice: advice, limit: limit, byFile: map[uint32]*openFile{}, idle: list.New()}
 }
 
 // get returns the file with a reference. Opening happens outside the lock, as it may take as long as storage likes.
@@ -45,6 +46,9 @@ func (f *openFiles) get(file uint32, path string) (*openFile, error) {
 	fd, err := openRetry(path, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		return nil, err
+	}
+	if f.advice != unix.FADV_NORMAL {
+		_ = unix.Fadvise(fd, 0, 0, f.advice)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
