@@ -98,16 +98,16 @@ def _count_fork() -> None:
 os.register_at_fork(before=_count_fork)
 
 
-def engine_for(world: World, crew: Crew, fingerprint: str, ordinal: int) -> bytes:
+def engine_for(world: World, crew: Crew, name: str, ordinal: int) -> bytes:
     """Return the name of the engine for a data set of this program.
 
     Args:
         world: Which rank this is.
         crew: Who draws together.
-        fingerprint: Of the data set.
-        ordinal: How manyth data set with this fingerprint the program has made.
+        name: Of the data set's content and of what it is for.
+        ordinal: How manyth data set of this name the program has made.
     """
-    return client.engine_name(*_job(world, crew), world.node, fingerprint, ordinal)
+    return client.engine_name(*_job(world, crew), world.node, name, ordinal)
 
 
 # What tells one job of a launcher from others: of torchrun, of a SLURM step, of Open MPI.

@@ -86,7 +86,7 @@ class MapDataset(Source, Dataset):  # type: ignore[type-arg]
             given["batch_size"] = 1  # until the first request says
         Source.__init__(
             self, path, given, transform=transform, target_transform=target_transform, decode=decode,
-            with_index=with_index, world=(rank, world_size, nodes),
+            with_index=with_index, world=(rank, world_size, nodes), exactly=not self._redirect,
         )  # fmt: skip
         self._redirection: Redirection | None = None
         self._exact: Exact | None = None

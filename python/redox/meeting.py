@@ -89,7 +89,7 @@ class Meeting:
     Args:
         place: Where; None: nobody knows.
         world: Of which this process is a rank.
-        name: Of the data set among those of the program: its fingerprint and ordinal.
+        name: Of the data set among those of the program: its own and how manyth of that name it is.
         number: How manyth data set of the program it is.
         engine: Whether an engine process is to be connected, not this one.
     """

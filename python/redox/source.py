@@ -52,6 +52,7 @@ class Source:
         decode: Any,
         with_index: Any,
         world: tuple[int | None, int | None, int | Sequence[int] | None],
+        exactly: bool = False,
     ) -> None:
         self._facts = Facts.read(path)
         self._original: Any = None  # the object whose session this one shares
@@ -77,10 +78,13 @@ class Source:
         self._session_of = (0, False)  # the process that it belongs to, and whether that is a worker
         self._where: Cursor | None = None  # of the object that this one was unpickled from
         self._copies = 0
-        self._ordinal = next(_ordinals[self._facts.fingerprint])  # tells data sets of one program apart
+        # Tells data sets of one program apart, on all ranks alike. Those that one rank may well make alone (to look at
+        # samples, to evaluate) are counted apart.
+        series = "exact" if exactly else "alone" if world[1] == 1 else "plan"
+        named = f"{self._facts.fingerprint} {series}"
+        self._name = named, next(_ordinals[named])
         self._nth = next(_numbers)  # data set of the program
-        name = self._facts.fingerprint, self._ordinal
-        end = weakref.finalize(self, _farewell, os.getpid(), self._found, self._asked, name)
+        end = weakref.finalize(self, _farewell, os.getpid(), self._found, self._asked, self._name)
         end.atexit = False
 
     @property
@@ -175,8 +179,7 @@ class Source:
         """Return how this node finds those that it exchanges samples with."""
         if not exchanging(self._options, self.world):
             return None
-        name = (self._facts.fingerprint, self._ordinal)
-        return Meeting(self._place, self.world, name, self._nth, engine=engine)
+        return Meeting(self._place, self.world, self._name, self._nth, engine=engine)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; without it every iteration is the next one.
@@ -246,7 +249,7 @@ class Source:
 
     def _engine(self) -> bytes:
         """Return the name of the engine process for this data set, if one serves it."""
-        return engine_for(self.world, Crew.here(), self._facts.fingerprint, self._ordinal)
+        return engine_for(self.world, Crew.here(), *self._name)
 
     def engine_status(self) -> dict[str, Any] | None:
         """Return what the engine of this data set's workers says; None if there is no engine."""

@@ -29,6 +29,9 @@ def meet(what):
 
 open(os.path.join(out, f"{rank}.here"), "w").close()
 meet("here")
+if rank == 0 and seed == "looks":
+    looked = redox.MapDataset(path)
+    assert sum(len(numbers) for _, numbers in DataLoader(looked, 16, num_workers=workers)) == len(looked)
 ds = redox.RedoxDataset(path, batch_size=16, shuffle_seed=rank if seed == "own" else 0)
 epochs = [[numbers.tolist() for _, numbers in DataLoader(ds, 16, num_workers=workers)] for _ in range(2)]
 with open(os.path.join(out, f"{rank}.json"), "w") as file:
@@ -46,10 +49,11 @@ def launch(tmp_path: Path, path: str, workers: int, seed: str = "same") -> subpr
     )
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_ranks_share_the_reading(pack: Any, tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "how"), [(0, "same"), (1, "same"), (1, "looks")])
+def test_ranks_share_the_reading(pack: Any, tmp_path: Path, workers: int, how: str) -> None:
+    """Also if one of them looks at all samples by itself before."""
     path = pack()
-    done = launch(tmp_path, path, workers)
+    done = launch(tmp_path, path, workers, how)
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     single = redox.RedoxDataset(path, batch_size=32, batched=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 import redox
+from conftest import write
 
 torch = pytest.importorskip("torch")
 DataLoader = torch.utils.data.DataLoader
@@ -155,6 +157,30 @@ def test_a_worker_that_keeps_its_samples(data: Any, epochs: Any) -> None:
             yield from kept
 
     assert labels(DataLoader(Keeper(data()), B, num_workers=1)) == epochs[0]
+
+
+@pytest.fixture(scope="module")
+def tight(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Any]:
+    """A loader of 60 samples for some workers, with as little memory as the engine says that it needs."""
+    samples = ((np.zeros(25_000, "f4"), i) for i in range(60))
+    path = write(tmp_path_factory.mktemp("tight") / "x.redox", samples, chunk_size="256kb")
+
+    def loader(workers: int, limit: int) -> Any:
+        options: dict[str, Any] = {"batch_size": 5, "memory_limit": limit, "timeout": 10.0}
+        return DataLoader(redox.RedoxDataset(path, transform=len, **options), 5, num_workers=workers)
+
+    with pytest.raises(redox.MemoryLimitError) as caught:
+        next(iter(loader(1, 1024)))
+    named = re.search(r"but (\d+) are", str(caught.value))
+    assert named
+    limit = int(named[1])
+    return lambda workers: loader(workers, limit)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_as_little_memory_as_is_named(tight: Callable[[int], Any], workers: int) -> None:
+    """Each worker keeps the batch that its samples come from until the next one comes; there are two slots."""
+    assert sum(len(labels) for _, labels in tight(workers)) == 60
 
 
 def test_transforms_and_collation(data: Any) -> None:

@@ -176,16 +176,20 @@ func (l *loan) kept() bool {
 	return slices.ContainsFunc(l.holders, func(c *client) bool { return c.pass != l.pass || l.maker != nil && c != l.maker })
 }
 
-// crowded says whether a client that gets one more batch must copy it and give it back: each client of a pass may hold an
-// equal part of all slots but one, and that one keeps the batches moving. mu is held.
+// crowded says whether a client that was given one more batch must copy it and give it back: the clients of a pass may hold
+// all slots but one, which keeps the batches moving, and each of them an equal part, or one. mu is held.
 func (s *Server) crowded(c *client, p *pass) bool {
-	held := 0
+	slots, mine, all := p.loader.Slots(), 0, 0
 	for _, l := range s.loans.all {
-		if l != nil && l.slot != nil && l.loader == p.loader && slices.Contains(l.holders, c) {
-			held++
+		if l == nil || l.slot == nil || l.loader != p.loader || len(l.holders) == 0 {
+			continue
+		}
+		all++
+		if slices.Contains(l.holders, c) {
+			mine++
 		}
 	}
-	return held > max(1, (p.loader.Slots()-1)/p.workers)
+	return all > slots-1 || mine > max(1, (slots-1)/p.workers)
 }
 
 // allocate handles ALLOCATE: memory for a tensor that a worker makes of transformed samples, so that it crosses as a

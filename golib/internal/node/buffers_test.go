@@ -193,7 +193,7 @@ func TestBrokenOffInTheMiddle(t *testing.T) {
 		for _, first := range []int{1, 20, 47, 48} {
 			r.mu.Lock()
 			p, j := r.pass, r.pass.head()
-			j.claim(0)
+			j.claim(0, taken)
 			r.mu.Unlock()
 			a := r.direct(p, &patience{limit: time.Second})
 			b := d.memory(48, r.rec)

@@ -13,7 +13,7 @@ func (r *Run) Next(dst *Batch, timeout time.Duration) error {
 	if len(dst.Fields) != len(r.rec.fields) {
 		return fault.New(fault.Invalid, "the batch has %d fields, the loader %d", len(dst.Fields), len(r.rec.fields))
 	}
-	return r.call(timeout, dst, func(p *pass, j *job, claimed bool, pat *patience) error {
+	return r.call(timeout, dst, taken, func(p *pass, j *job, claimed bool, pat *patience) error {
 		if claimed {
 			err := p.deliverDirect(j, dst, pat)
 			if err != nil {
@@ -39,7 +39,7 @@ func (r *Run) Acquire(dst *Batch, timeout time.Duration) (*Slot, error) {
 		return nil, fault.New(fault.Invalid, "the batch has %d fields, the loader %d", n, len(r.rec.fields))
 	}
 	var s *Slot
-	err := r.call(timeout, dst, func(p *pass, j *job, claimed bool, pat *patience) error {
+	err := r.call(timeout, dst, homeless, func(p *pass, j *job, claimed bool, pat *patience) error {
 		if claimed {
 			defer p.disclaim(j)
 			return p.needs(j, dst, pat)
@@ -59,8 +59,9 @@ func (r *Run) Acquire(dst *Batch, timeout time.Duration) (*Slot, error) {
 }
 
 // call delivers the next job when it is this call's turn. The job is either in its slot, or claimed: no worker has
-// room for it, and the caller sees to it alone.
-func (r *Run) call(timeout time.Duration, dst *Batch, deliver func(p *pass, j *job, claimed bool, pat *patience) error) error {
+// room for it, and the caller sees to it alone. Meanwhile its state is as said: taken, if the caller will have it, or
+// homeless, so that no worker gives the room that it needs to the job after it.
+func (r *Run) call(timeout time.Duration, dst *Batch, as state, deliver func(p *pass, j *job, claimed bool, pat *patience) error) error {
 	pat := r.patience(timeout)
 	defer pat.done()
 	if err := pat.wait(r.turn); err != nil {
@@ -76,7 +77,7 @@ func (r *Run) call(timeout time.Duration, dst *Batch, deliver func(p *pass, j *j
 	case p == nil:
 		return fault.New(fault.Internal, "node: no epoch was started")
 	}
-	j, claimed, err := p.nextJob(pat)
+	j, claimed, err := p.nextJob(pat, as)
 	switch {
 	case err != nil:
 	case j == nil:
@@ -91,7 +92,7 @@ func (r *Run) call(timeout time.Duration, dst *Batch, deliver func(p *pass, j *j
 }
 
 // nextJob waits for the next job to be in its slot, unless it can be in none (claimed). Nil: the epoch has ended.
-func (p *pass) nextJob(pat *patience) (j *job, claimed bool, err error) {
+func (p *pass) nextJob(pat *patience, as state) (j *job, claimed bool, err error) {
 	r := p.run
 	r.mu.Lock()
 	j = p.head()
@@ -107,7 +108,7 @@ func (p *pass) nextJob(pat *patience) (j *job, claimed bool, err error) {
 	if r.busy == r.cfg.workers() {
 		free = 0 // all of them may wait for what only this job gives up
 	}
-	claimed = j.claim(free)
+	claimed = j.claim(free, as)
 	r.mu.Unlock()
 	if claimed {
 		return j, true, nil
@@ -117,14 +118,14 @@ func (p *pass) nextJob(pat *patience) (j *job, claimed bool, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return j, j.claim(0), nil
+	return j, j.claim(0, as), nil
 }
 
 // claim makes a job the caller's if no worker has it or will have it, so many slots being to be had: from then on no worker
 // takes it. run.mu is held.
-func (j *job) claim(slots int) bool {
+func (j *job) claim(slots int, as state) bool {
 	if j.state == fresh && slots == 0 || j.state == homeless {
-		j.state = taken
+		j.state = as
 		return true
 	}
 	return false
