@@ -105,12 +105,13 @@ def _all() -> Iterator[Row]:
     for shape in SHAPES:
         for store in STORES if shape is VARIED else (HOT,):
             for rival in RIVALS:
-                if (rival.shapes and shape.name not in rival.shapes) or (rival.slow_only and not store.slow):
+                if (rival.shapes and shape.name not in rival.shapes) or (store.slow and rival.hot_only):
                     continue
-                packed = rival.peer not in ("files", "memmap")
-                for shuffled in (False, True) if packed else (False,):
+                if rival.slow_only and not store.slow:
+                    continue
+                for shuffled in (False, True) if rival.packed else (False,):
                     name = f"{shape.name}/{store.name}/{rival.title}{'-shuffled' if shuffled else ''}"
-                    yield Row(name, shape.name, store.name, rival.title, packed, shuffled)
+                    yield Row(name, shape.name, store.name, rival.title, rival.packed, shuffled)
 
 
 class Contest:

@@ -32,6 +32,8 @@ class Rival:
         environment: The folder of its environment.
         shapes: Of the samples that it is for; none: all.
         slow_only: Whether it is for slow stores only.
+        hot_only: Whether it is for data in memory only.
+        packed: Whether the order in which samples are packed can matter; else it is measured with one.
         packing: What its adapter's `write` is given beside the samples.
         options: What its adapter's `load` is given beside the data.
     """
@@ -42,6 +44,8 @@ class Rival:
     environment: str = ""
     shapes: tuple[str, ...] = ()
     slow_only: bool = False
+    hot_only: bool = False
+    packed: bool = True
     packing: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -57,13 +61,15 @@ class Rival:
 
 
 STREAMING = ("mosaicml-streaming==0.13.0",)
+FFCV = ("numba==0.68.1", "opencv-python==5.0.0.93", "ffcv==1.0.2")
+CACHED: dict[str, Any] = {"hot_only": True, "packed": False, "options": {"order": "RANDOM", "os_cache": True}}
 HALF_GIB = {"memory_limit": "512mb"}
 RIVALS = (
     Rival("Redox", "redox"),
     Rival("Redox-8MiB", "redox", shapes=("110KB-varied",), packing={"chunk_size": "8mb"}, options=HALF_GIB),
     Rival("Redox-resident", "redox", shapes=("3KB",), options={"memory_limit": "1gb"}),
-    Rival("files", "files"),
-    Rival("memmap", "memmap", shapes=("3KB",)),
+    Rival("files", "files", packed=False),
+    Rival("memmap", "memmap", shapes=("3KB",), packed=False),
     Rival("WebDataset", "webdataset", ("webdataset==1.0.2",), "webdataset"),
     Rival("LitData", "litdata", ("litdata==0.2.76",), "litdata"),
     Rival("LitData-remote", "litdata_remote", ("litdata==0.2.76",), "litdata", slow_only=True),
@@ -71,7 +77,9 @@ RIVALS = (
     Rival("Streaming-remote", "streaming_remote", STREAMING, "streaming", slow_only=True),
     Rival("Grain", "grain", ("grain==0.2.18", "array_record==0.8.6"), "grain"),
     Rival("HF-iterable", "huggingface", ("datasets==5.2.0",), "huggingface"),
-    Rival("FFCV", "ffcv", ("numba==0.68.1", "opencv-python-headless", "ffcv==1.0.2"), "ffcv"),
+    Rival("FFCV", "ffcv", FFCV, "ffcv"),
+    Rival("FFCV-random", "ffcv", FFCV, "ffcv", **CACHED),
+    Rival("FFCV-raw", "ffcv", FFCV, "ffcv", ("JPEG",), packing={"write_mode": "raw"}, **CACHED),
 )
 TITLES = {rival.title: rival for rival in RIVALS}
 TARGETS = ("Streaming", "LitData", "WebDataset")  # in the table of targets

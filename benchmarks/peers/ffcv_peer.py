@@ -1,8 +1,11 @@
-"""FFCV: a beton, `OrderOption.QUASI_RANDOM` (for data larger than memory, says its documentation)."""
+"""FFCV: a beton; by default `QUASI_RANDOM` and `os_cache=False`, as its documentation wants it for data that is larger
+than memory. Its bytes are all as long as the longest; their lengths are a field of their own, batches lists of views.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,45 +13,47 @@ import numpy as np
 from ffcv.fields import BytesField, IntField, NDArrayField, RGBImageField
 from ffcv.fields.decoders import BytesDecoder, CenterCropRGBImageDecoder, IntDecoder, NDArrayDecoder
 from ffcv.loader import Loader, OrderOption
+from ffcv.transforms import ToTensor
 from ffcv.writer import DatasetWriter
 from harness.data import SIDE, Shape
+from PIL import Image
 
 PACKAGE = "ffcv"
 
 
-class Rows:
+class Rows(list[tuple[Any, int, int]]):
     """The samples by index, as its writer wants them."""
 
-    def __init__(self, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
-        self._rows, self._jpeg = list(rows), shape.kind == "jpeg"
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        label, row = self._rows[index]
-        return (self._decoded(row) if self._jpeg else np.frombuffer(row, np.uint8)), label
-
-    def _decoded(self, row: bytes) -> Any:
-        import io
-
-        from PIL import Image
-
-        return Image.open(io.BytesIO(row))
+    def __getitem__(self, index: Any) -> tuple[Any, int, int]:
+        row, size, label = super().__getitem__(index)
+        return (np.frombuffer(row, np.uint8) if isinstance(row, bytes) else Image.open(row)), size, label
 
 
-def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape) -> None:
-    """Write a beton; images are encoded anew by its own writer."""
-    kinds = {"jpeg": lambda: RGBImageField("jpg"), "bytes": BytesField}
+def write(path: Path, rows: Iterable[tuple[int, bytes]], shape: Shape, write_mode: str = "jpg") -> None:
+    """Write a beton; images are encoded anew by its own writer, with the quality that they had."""
+    kinds = {"jpeg": lambda: RGBImageField(write_mode, jpeg_quality=90), "bytes": BytesField}
     field = kinds.get(shape.kind, lambda: NDArrayField(np.dtype(np.uint8), (shape.size,)))()
-    DatasetWriter(str(path), {"x": field, "label": IntField()}, num_workers=1).from_indexed_dataset(Rows(rows, shape))
+    samples = Rows((io.BytesIO(row) if shape.kind == "jpeg" else row, len(row), label) for label, row in rows)
+    fields = {"x": field, "size": IntField(), "label": IntField()}
+    DatasetWriter(str(path), fields, num_workers=1).from_indexed_dataset(samples)
 
 
-def load(path: Path, shape: Shape, workers: int, cache: Path) -> Iterable[Any]:
-    """Return its loader; `workers` are threads, of which it needs one."""
-    kinds = {"jpeg": lambda: CenterCropRGBImageDecoder((SIDE, SIDE), ratio=1), "bytes": BytesDecoder}
-    pipeline = [kinds.get(shape.kind, NDArrayDecoder)()]
-    return Loader(
-        str(path), shape.batch, num_workers=max(1, workers), order=OrderOption.QUASI_RANDOM, os_cache=False,
-        pipelines={"x": pipeline, "label": [IntDecoder()]},
-    )  # fmt: skip
+class Bytes(Loader):
+    """Its batches of bytes, without what they are filled up with."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for values, sizes, labels in super().__iter__():
+            yield [value[:size] for value, size in zip(values, sizes[:, 0].tolist(), strict=True)], labels
+
+
+def load(
+    path: Path, shape: Shape, workers: int, cache: Path, order: str = "QUASI_RANDOM", os_cache: bool = False
+) -> Iterable[Any]:
+    """Return its loader; `workers` are threads, one at least; more than there are cores it refuses."""
+    kinds = {"jpeg": [CenterCropRGBImageDecoder((SIDE, SIDE), ratio=1), ToTensor()], "bytes": [BytesDecoder()]}
+    pipelines = {
+        "x": kinds.get(shape.kind, [NDArrayDecoder(), ToTensor()]),
+        "size": [IntDecoder()] if shape.kind == "bytes" else None, "label": [IntDecoder(), ToTensor()],
+    }  # fmt: skip
+    what = {"order": OrderOption[order], "os_cache": os_cache, "drop_last": False, "pipelines": pipelines}
+    return (Bytes if shape.kind == "bytes" else Loader)(str(path), shape.batch, max(1, workers), **what)
