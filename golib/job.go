@@ -74,6 +74,27 @@ func (j *Job) run(run func(context.Context) (any, error)) {
 // Wait waits for the end, at most timeout (forever if negative). While the job runs it returns its progress. A job that
 // was canceled and can't end is canceled all the same.
 func (j *Job) Wait(timeout time.Duration) (json []byte, done bool, err error) {
+	if !j.ended(timeout) {
+		json, err = encode(map[string]any{
+			"done": j.progress.done.Load(), "total": j.progress.total.Load(), "unit": j.progress.unit,
+		})
+		return json, false, err
+	}
+	if err := j.wait(j.done); err != nil {
+		return nil, true, err
+	}
+	return j.result, true, j.err
+}
+
+// ended waits for the end, or for being left behind. It looks first, so that a timeout of 0 asks without waiting.
+func (j *Job) ended(timeout time.Duration) bool {
+	select {
+	case <-j.done:
+		return true
+	case <-j.left:
+		return true
+	default:
+	}
 	var expired <-chan time.Time
 	if timeout >= 0 {
 		t := time.NewTimer(timeout)
@@ -82,18 +103,12 @@ func (j *Job) Wait(timeout time.Duration) (json []byte, done bool, err error) {
 	}
 	select {
 	case <-j.done:
-		return j.result, true, j.err
+		return true
 	case <-j.left:
-		if err := j.wait(j.done); err != nil {
-			return nil, true, err
-		}
-		return j.result, true, j.err
+		return true
 	case <-expired:
+		return false
 	}
-	json, err = encode(map[string]any{
-		"done": j.progress.done.Load(), "total": j.progress.total.Load(), "unit": j.progress.unit,
-	})
-	return json, false, err
 }
 
 // Close cancels the work and waits for its end; it fails if that does not come.
