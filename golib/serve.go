@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/redox-loader/redox/golib/internal/attach"
 	"github.com/redox-loader/redox/golib/internal/fault"
 	"github.com/redox-loader/redox/golib/internal/node"
@@ -33,6 +35,7 @@ func Serve(socket int, optionsJSON []byte) error {
 		return fault.New(fault.Invalid, "socket=%d is no file descriptor", socket)
 	}
 	opened, err := net.FileListener(file)
+	listens, _ := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	file.Close()
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "socket=%d is no listening socket", socket)
@@ -41,6 +44,10 @@ func Serve(socket int, optionsJSON []byte) error {
 	if !ok || listener.Addr().Network() != "unixpacket" {
 		opened.Close()
 		return fault.New(fault.Invalid, "socket=%d is not of type SOCK_SEQPACKET", socket)
+	}
+	if listens == 0 { // FileListener asks for the type only
+		opened.Close()
+		return fault.New(fault.Invalid, "socket=%d does not listen: it must be bound and listening", socket)
 	}
 	cfg := attach.Config{Listener: listener, Open: openServed, Log: log.line, Grace: firstTrainer, Timeout: defaultTimeout}
 	if o.LogFile != 0 {

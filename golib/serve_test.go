@@ -3,6 +3,7 @@ package redox_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -10,6 +11,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	redox "github.com/redox-loader/redox/golib"
+	"github.com/redox-loader/redox/golib/internal/fault"
 )
 
 func TestServedWorkersGetTheOrder(t *testing.T) {
@@ -201,4 +207,19 @@ func TestServedPassWaitsForTheEndOfAnother(t *testing.T) {
 			t.Fatalf("after the first has left: %d %s", kind, body)
 		}
 	})
+}
+
+func TestServeOfOtherSockets(t *testing.T) {
+	for _, c := range []struct {
+		kind  int
+		words string
+	}{{unix.SOCK_SEQPACKET, "does not listen"}, {unix.SOCK_STREAM, "SOCK_SEQPACKET"}} {
+		socket, err := unix.Socket(unix.AF_UNIX, c.kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := redox.Serve(socket, nil); !errors.Is(err, fault.Of(fault.Invalid)) || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%v", err)
+		}
+	}
 }
