@@ -168,16 +168,15 @@ func (d *Dataset) engine(o *loaderOptions, cfg node.RunConfig, resolve Resolver,
 	if err != nil {
 		return nil, err
 	}
-	if o.Share != 0 {
-		if resolve.Loader == nil {
-			return nil, fault.New(fault.Invalid, "share can't be used here")
-		}
-		other, ok := resolve.Loader(o.Share)
-		if !ok || other.closed.Load() {
-			return nil, fault.New(fault.BadHandle, "share=%d is not an open loader", o.Share)
-		}
-		if other.data.data.Manifest.Fingerprint != d.data.Manifest.Fingerprint || other.data.path != d.path {
-			return nil, fault.New(fault.Invalid, "share=%d is a loader of another data set", o.Share)
+	if o.Share != nil {
+		other, err := referred("share", *o.Share, "loader", resolve.Loader)
+		switch {
+		case err != nil:
+			return nil, err
+		case other.closed.Load():
+			return nil, fault.New(fault.BadHandle, "share=%d is not an open loader", *o.Share)
+		case other.data.data.Manifest.Fingerprint != d.data.Manifest.Fingerprint || other.data.path != d.path:
+			return nil, fault.New(fault.Invalid, "share=%d is a loader of another data set", *o.Share)
 		}
 		return other.engine.Retain(), nil
 	}
@@ -202,7 +201,7 @@ func automaticLimit(reader *node.Reader, cfg node.RunConfig) (int64, error) {
 // explained says of a limit that nobody gave where it came from, and adds what the connections take.
 func (o *loaderOptions) explained(err error, mesh *Mesh) error {
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind != fault.Memory || o.Share != 0 {
+	if !errors.As(err, &f) || f.Kind != fault.Memory || o.Share != nil {
 		return err
 	}
 	if mesh != nil {

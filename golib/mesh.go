@@ -54,6 +54,9 @@ func (d *Dataset) NewMesh(optionsJSON []byte, resolve Resolver) (*Mesh, error) {
 	if err := decode(optionsJSON, &o); err != nil {
 		return nil, err
 	}
+	if err := o.handles(resolve); err != nil {
+		return nil, err
+	}
 	p, err := d.newPlan(&o.planOptions, resolve)
 	if err != nil {
 		return nil, err
@@ -287,20 +290,20 @@ func (m *Mesh) fits(t *terms, node int) error {
 // mesh returns the connections that a loader uses, with a reference, or nil where it needs none: those of its option, or
 // of the loader that it shares an engine with, or its own as the environment has them.
 func (d *Dataset) mesh(o *loaderOptions, p *plan.Plan, resolve Resolver) (*Mesh, error) {
+	var m *Mesh
+	if o.Mesh != nil { // it must be one even where nothing is exchanged
+		var err error
+		if m, err = referred("mesh", *o.Mesh, "mesh", resolve.Mesh); err != nil {
+			return nil, err
+		}
+	}
 	cut, w, err := o.planWorld()
 	if err != nil || !exchanges(p, cut) {
 		return nil, err
 	}
 	t := d.terms(&meshOptions{loaderOptions: *o}, p, cut)
-	if o.Mesh == 0 {
+	if m == nil {
 		return d.ownMesh(o, p, w, t)
-	}
-	if resolve.Mesh == nil {
-		return nil, fault.New(fault.Invalid, "mesh can't be used here")
-	}
-	m, ok := resolve.Mesh(o.Mesh)
-	if !ok {
-		return nil, fault.New(fault.BadHandle, "mesh=%d is not open", o.Mesh)
 	}
 	if err := m.fits(&t, w.node()); err != nil {
 		return nil, err

@@ -1,11 +1,8 @@
 package redox
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -13,35 +10,6 @@ import (
 
 	"github.com/redox-loader/redox/golib/internal/fault"
 )
-
-// decode reads an options object strictly: an unknown name or a value of the wrong type names itself.
-func decode(options []byte, into any) error {
-	if len(bytes.TrimSpace(options)) == 0 {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(options))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		if _, err = d.Token(); err == io.EOF {
-			return nil
-		}
-		return fault.New(fault.Invalid, "options: more than one JSON object")
-	}
-	var mistyped *json.UnmarshalTypeError
-	if errors.As(err, &mistyped) && mistyped.Field != "" {
-		option := mistyped.Field[strings.LastIndex(mistyped.Field, ".")+1:] // without the struct that it is embedded in
-		return fault.New(fault.Invalid, "%s: expected %s, got a %s", option, mistyped.Type, mistyped.Value)
-	}
-	var wrong *fault.Error
-	if errors.As(err, &wrong) {
-		return wrong
-	}
-	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		return fault.New(fault.Invalid, "unknown option %s", name)
-	}
-	return fault.New(fault.Invalid, "options are not a JSON object: %v", err)
-}
 
 // planOptions are those that the order and its cutting into batches depend on.
 type planOptions struct {
@@ -52,7 +20,7 @@ type planOptions struct {
 	DropLast     bool          `json:"drop_last"`
 	Pad          any           `json:"pad"`    // null, true: wrap; "mark"; false
 	Subset       []json.Number `json:"subset"` // [lo, hi]: integers, or fractions if one of them has a point
-	SubsetHandle uint64        `json:"subset_handle"`
+	SubsetHandle *uint64       `json:"subset_handle"`
 	Window       *int          `json:"window"`
 	Partitions   *int          `json:"partitions"`
 	Rank         *int          `json:"rank"`
@@ -73,8 +41,8 @@ type loaderOptions struct {
 	OnError     string   `json:"on_error"`
 	MaxSkipped  *int64   `json:"max_skipped"`
 	Prefetch    int      `json:"prefetch"` // slots assembled ahead for redox_acquire
-	Share       uint64   `json:"share"`    // a loader whose engine this one runs on
-	Mesh        uint64   `json:"mesh"`     // connections to the other nodes; 0: those that the environment names
+	Share       *uint64  `json:"share"`    // a loader whose engine this one runs on
+	Mesh        *uint64  `json:"mesh"`     // connections to the other nodes; absent: those that the environment names
 }
 
 const (

@@ -19,6 +19,36 @@ type Resolver struct {
 	Mesh   func(handle uint64) (*Mesh, bool)
 }
 
+// referred returns what a handle among the options stands for. 0 is none, whoever resolves it.
+func referred[T any](option string, handle uint64, what string, find func(uint64) (T, bool)) (v T, err error) {
+	if handle != 0 && find == nil {
+		return v, fault.New(fault.Invalid, "%s can't be used here", option)
+	}
+	ok := false
+	if handle != 0 {
+		v, ok = find(handle)
+	}
+	if !ok {
+		return v, fault.New(fault.BadHandle, "%s=%d is not an open %s", option, handle, what)
+	}
+	return v, nil
+}
+
+// handles looks at those that play no part where a plan is only asked about, so that a made-up one is noticed all the same.
+func (o *loaderOptions) handles(resolve Resolver) error {
+	if o.Share != nil {
+		if _, err := referred("share", *o.Share, "loader", resolve.Loader); err != nil {
+			return err
+		}
+	}
+	if o.Mesh != nil {
+		if _, err := referred("mesh", *o.Mesh, "mesh", resolve.Mesh); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // newPlan makes the plan that options mean.
 func (d *Dataset) newPlan(o *planOptions, resolve Resolver) (*plan.Plan, error) {
 	spec := plan.Spec{Samples: d.samples, Shuffle: o.Shuffle == nil || *o.Shuffle, Dataset: d.data.Manifest.Fingerprint}
@@ -50,21 +80,19 @@ func (d *Dataset) subset(o *planOptions, resolve Resolver) (plan.Subset, error) 
 		return nil, err
 	}
 	switch {
-	case given && o.SubsetHandle != 0:
+	case given && o.SubsetHandle != nil:
 		return nil, fault.New(fault.Invalid, "subset and subset_handle: expected one of them")
 	case given:
 		return plan.RangeSubset(d.samples, lo, hi), nil
-	case o.SubsetHandle == 0:
+	case o.SubsetHandle == nil:
 		return nil, nil
-	case resolve.Subset == nil:
-		return nil, fault.New(fault.Invalid, "subset_handle can't be used here")
 	}
-	s, ok := resolve.Subset(o.SubsetHandle)
-	if !ok {
-		return nil, fault.New(fault.BadHandle, "subset_handle=%d is not an open subset", o.SubsetHandle)
+	s, err := referred("subset_handle", *o.SubsetHandle, "subset", resolve.Subset)
+	if err != nil {
+		return nil, err
 	}
 	if s.dataset.data.Manifest.Fingerprint != d.data.Manifest.Fingerprint {
-		return nil, fault.New(fault.Invalid, "subset_handle=%d is of another data set", o.SubsetHandle)
+		return nil, fault.New(fault.Invalid, "subset_handle=%d is of another data set", *o.SubsetHandle)
 	}
 	return s.subset, nil
 }
@@ -194,6 +222,9 @@ type report struct {
 func (d *Dataset) Simulate(optionsJSON []byte, resolve Resolver) ([]byte, error) {
 	var o loaderOptions
 	if err := decode(optionsJSON, &o); err != nil {
+		return nil, err
+	}
+	if err := o.handles(resolve); err != nil {
 		return nil, err
 	}
 	o.anyRank()

@@ -39,7 +39,16 @@ func (l *fieldList) UnmarshalJSON(b []byte) error {
 		Kind string `json:"kind"`
 	}
 	var list []namedKind
-	if err := json.Unmarshal(b, &list); err != nil {
+	var objects []json.RawMessage
+	if err := json.Unmarshal(b, &objects); err == nil {
+		for _, o := range objects {
+			var f namedKind
+			if err := decode(o, &f); err != nil {
+				return fault.Wrap(fault.Invalid, err, "fields")
+			}
+			list = append(list, f)
+		}
+	} else {
 		d := json.NewDecoder(strings.NewReader(string(b)))
 		if t, err := d.Token(); err != nil || t != json.Delim('{') {
 			return fault.New(fault.Invalid, `fields: expected {"name": "kind", ...} or [{"name", "kind"}, ...]`)

@@ -9,7 +9,8 @@
  *   - The caller owns all memory it passes in. What a function must not keep it does not keep.
  *   - Text goes into (buf, cap); *need receives the length with its terminating NUL. If cap is too small:
  *     REDOX_ERANGE, buf untouched, nothing consumed. buf may be NULL when cap is 0.
- *   - Options are a JSON object in UTF-8, or NULL for the defaults. Unknown or impossible options: REDOX_EINVAL.
+ *   - Options are a JSON object in UTF-8, or NULL for the defaults. Unknown, repeated or impossible options:
+ *     REDOX_EINVAL. A handle among them that is 0 or stale: REDOX_EBADF.
  *   - After a failure redox_last_error() has this thread's failure in words.
  *   - Any function may be called from any thread. In a process forked after the library was loaded every
  *     function that returns a redox_status returns REDOX_EFORK; the others go on working there.

@@ -210,7 +210,7 @@ static void test_subset(redox_dataset ds) {
     CHECK(seen[numbers[i]] == 1);
   }
   EXPECT(REDOX_OK, redox_loader_close(loader));
-  CHECK(redox_loader_new(ds, options, &loader) < 0); /* that handle is stale */
+  EXPECT(REDOX_EBADF, redox_loader_new(ds, options, &loader)); /* that handle is stale */
 }
 
 static void test_bad_arguments(redox_dataset ds) {
@@ -223,6 +223,12 @@ static void test_bad_arguments(redox_dataset ds) {
   EXPECT(REDOX_EINVAL, redox_loader_new(ds, OPTIONS, NULL));
   EXPECT(REDOX_EINVAL, redox_loader_new(ds, NULL, &loader)); /* batch_size is required */
   EXPECT(REDOX_EINVAL, redox_loader_new(ds, "{\"batch_size\": 32, \"windows\": 3}", &loader));
+  EXPECT(REDOX_EINVAL, redox_loader_new(ds, "{\"Batch_Size\": 32}", &loader));
+  EXPECT(REDOX_EINVAL, redox_loader_new(ds, "{\"batch_size\": 32, \"batch_size\": 16}", &loader));
+  EXPECT(REDOX_EBADF, redox_loader_new(ds, "{\"batch_size\": 32, \"subset_handle\": 0}", &loader));
+  EXPECT(REDOX_EBADF, redox_loader_new(ds, "{\"batch_size\": 32, \"share\": 0}", &loader));
+  EXPECT(REDOX_EBADF, redox_loader_new(ds, "{\"batch_size\": 32, \"mesh\": 0}", &loader));
+  EXPECT(REDOX_EBADF, redox_loader_new(ds, "{\"batch_size\": 32, \"mesh\": 12345}", &loader));
   EXPECT(REDOX_EMEMORY, redox_loader_new(ds, "{\"batch_size\": 32, \"memory_limit\": 1}", &loader));
   EXPECT(REDOX_EMEMORY, redox_loader_new(ds, "{\"batch_size\": 32, \"memory_limit\": \"0.5kb\"}", &loader));
   EXPECT(REDOX_EINVAL, redox_loader_new(ds, "{\"batch_size\": 32, \"memory_limit\": \"much\"}", &loader));
