@@ -136,7 +136,7 @@ func decodeValues(p *C.redox_field, n C.uint32_t) ([]redox.Value, error) {
 		if v.Data, err = view((*byte)(f.data), uint64(f.cap), "field.data"); err != nil {
 			return nil, err
 		}
-		if v.Shape, err = optional((*uint64)(unsafe.Pointer(f.shape)), uint64(f.ndim), "field.shape"); err != nil {
+		if v.Shape, err = view((*uint64)(unsafe.Pointer(f.shape)), uint64(f.ndim), "field.shape"); err != nil {
 			return nil, err
 		}
 	}

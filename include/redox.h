@@ -160,9 +160,10 @@ redox_status redox_mesh_close(redox_mesh mesh); /* loaders that use it keep it *
 
 redox_status redox_writer_new(const char *dst, const char *options_json, redox_writer *out);
 /* One sample: for each field `data` and `cap` = its bytes; `shape`, `ndim` for arrays of any shape; `valid`
- * pointing to 0 for a missing value. Copied before the call returns. */
+ * pointing to 0 for a missing value. Copied before the call returns. REDOX_EINVAL, and the writer goes on without it: sizes
+ * that do not fit, a str that is not UTF-8, a json that is not JSON. */
 redox_status redox_writer_write(redox_writer writer, const redox_field *fields, uint32_t n_fields);
-/* The same with the sample's number in its source and its key (NULL: the number). */
+/* The same with the sample's number in its source, ascending up to INT64_MAX, and its key in UTF-8 (NULL: the number). */
 redox_status redox_writer_write_from(redox_writer writer, const redox_field *fields, uint32_t n_fields, uint64_t source,
                                      const char *key);
 /* How many source samples an interrupted earlier run has safely taken: go on with that number. */

@@ -30,6 +30,7 @@ static void test_shapes(const char *path) {
   write_array(writer, values, grid, 2, 6, REDOX_OK);
   write_array(writer, values, grid, 2, 5, REDOX_EINVAL); /* bytes and shape differ */
   write_array(writer, values, NULL, 300, 6, REDOX_EINVAL);
+  write_array(writer, values, NULL, 2, 1, REDOX_EINVAL); /* one item, as an array of no dimensions has */
   EXPECT(REDOX_OK, redox_writer_commit(writer));
 
   ds = open_dataset(path);
@@ -98,6 +99,55 @@ static void test_bad_arguments(const char *path) {
   EXPECT(REDOX_EBADF, redox_writer_commit(writer));
 }
 
+static redox_status write_text(redox_writer writer, const char *str, const char *json, uint64_t source, const char *key) {
+  redox_field fields[2];
+  char copies[2][64];
+
+  memset(fields, 0, sizeof fields);
+  fields[0].data = strcpy(copies[0], str);
+  fields[0].cap = strlen(str);
+  fields[1].data = strcpy(copies[1], json);
+  fields[1].cap = strlen(json);
+  return redox_writer_write_from(writer, fields, 2, source, key);
+}
+
+static void expect_words(const char *words) {
+  char message[1024];
+  redox_last_error(message, sizeof message);
+  CHECK(strstr(message, words) != NULL);
+}
+
+/* What no reader could decode is refused, and the writer goes on; a source number is an int64 to readers. */
+static void test_unreadable(const char *path) {
+  const int64_t numbers[] = {0, 1, 2};
+  int64_t sources[3];
+  size_t need;
+  redox_writer writer = 0;
+  redox_dataset ds;
+
+  EXPECT(REDOX_OK, redox_writer_new(path, "{\"fields\": {\"s\": \"str\", \"j\": \"json\"}, \"shuffle\": false}", &writer));
+  EXPECT(REDOX_EINVAL, write_text(writer, "\xff", "1", 0, NULL));
+  expect_words("\"s\"");
+  EXPECT(REDOX_EINVAL, write_text(writer, "", "", 0, NULL));
+  expect_words("\"j\"");
+  EXPECT(REDOX_EINVAL, write_text(writer, "", "{]", 0, NULL));
+  EXPECT(REDOX_EINVAL, write_text(writer, "", "\"\xff\"", 0, NULL));
+  EXPECT(REDOX_EINVAL, write_text(writer, "", "1", 0, "k\xff"));
+  expect_words("key");
+  EXPECT(REDOX_OK, write_text(writer, "", "1", 0, ""));
+  EXPECT(REDOX_OK, write_text(writer, "\xc3\xa4", "[NaN, -Infinity]", 7, "\xc3\xa4")); /* Python's json has those */
+  EXPECT(REDOX_EINVAL, write_text(writer, "", "1", UINT64_MAX, NULL));
+  EXPECT(REDOX_EINVAL, write_text(writer, "", "1", (uint64_t)INT64_MAX + 1, NULL));
+  EXPECT(REDOX_OK, write_text(writer, "", "1", INT64_MAX, NULL));
+  EXPECT(REDOX_EINVAL, write_text(writer, "", "1", 3, NULL));
+  EXPECT(REDOX_OK, redox_writer_commit(writer));
+
+  ds = open_dataset(path);
+  EXPECT(REDOX_OK, redox_origin(ds, numbers, 3, sources, NULL, 0, &need));
+  CHECK(sources[0] == 0 && sources[1] == 7 && sources[2] == INT64_MAX);
+  EXPECT(REDOX_OK, redox_close(ds));
+}
+
 /* A data set is never written over by accident. */
 static void test_taken(const char *path) {
   redox_writer writer = 0;
@@ -119,5 +169,7 @@ int main(int argc, char **argv) {
   test_taken(argv[1]);
   snprintf(path, sizeof path, "%s-shapes", argv[1]);
   test_shapes(path);
+  snprintf(path, sizeof path, "%s-unreadable", argv[1]);
+  test_unreadable(path);
   return 0;
 }

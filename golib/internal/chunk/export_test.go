@@ -49,3 +49,6 @@ func TableOf(l *Layout, ends []uint64) ([]byte, Entry) {
 	e := Encoded{Head: b.table, h: h}
 	return b.table, e.Place(0, 0)
 }
+
+// ValidJSON is validJSON for FuzzValidJSON.
+var ValidJSON = validJSON

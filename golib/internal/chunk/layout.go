@@ -21,6 +21,7 @@ type Value struct {
 type Layout struct {
 	slots     []slot
 	variables []int // slots of variable size, in order
+	texts     []int // slots of the kinds that CheckText looks at
 	prefix    int   // bytes
 	bitmap    int   // bytes of it
 	fixed     int   // bytes of all fixed-size fields
@@ -34,6 +35,7 @@ type slot struct {
 	size  int // fixed: bytes
 	bit   int // place in the validity bitmap; -1: never missing
 	item  int // arrays of any shape: bytes of an element; 0 for all other fields
+	json  bool
 }
 
 // NewLayout works out a valid schema (Schema.Validate); another one panics.
@@ -44,7 +46,10 @@ func NewLayout(s Schema) *Layout {
 	l := &Layout{slots: make([]slot, len(s.Fields))}
 	nullable := 0
 	for i, f := range s.Fields {
-		p := slot{name: f.Name, bit: -1}
+		p := slot{name: f.Name, bit: -1, json: f.Kind == KindJSON}
+		if p.json || f.Kind == KindStr {
+			l.texts = append(l.texts, i)
+		}
 		if f.Nullable {
 			p.bit = nullable
 			nullable++

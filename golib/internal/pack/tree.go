@@ -235,6 +235,10 @@ func (t *tree) cut(from uint64, size int64) uint64 {
 func (t *tree) read(b *chunk.Builder, files []uint32) (skipped []Skipped, err error) {
 	var label [8]byte
 	vals := make([]chunk.Value, 2)
+	content := &vals[0]
+	if t.o.Format == "files" {
+		content = &vals[1]
+	}
 	for _, i := range files {
 		if t.r.asm.ctx.Err() != nil {
 			return nil, t.r.asm.err()
@@ -247,13 +251,23 @@ func (t *tree) read(b *chunk.Builder, files []uint32) (skipped []Skipped, err er
 			vals[1].Data = label[:]
 		}
 		// The file's content is the last variable field, so it belongs right behind the others.
+		content.Data = nil
 		buf, err := t.r.layout.AppendSample(b.Buffer(), vals)
 		if err != nil {
 			return nil, err
 		}
-		if buf, err = appendFile(buf, t.root, f.Path, f.size); err != nil {
+		before := len(buf)
+		if buf, err = appendFile(buf, t.root, f.Path, f.size); err == nil {
+			content.Data = buf[before:]
+			err = t.r.layout.CheckText(vals) // names of files need not be UTF-8
+		}
+		if err != nil {
 			path := filepath.Join(t.o.Root, filepath.FromSlash(f.Path))
-			if t.o.OnError != "skip" {
+			switch {
+			case t.o.OnError == "skip":
+			case fault.KindOf(err) == fault.Invalid:
+				return nil, fault.Wrap(fault.Invalid, err, "%s", path).In(path)
+			default:
 				return nil, failed(err, "read", path)
 			}
 			skipped = append(skipped, Skipped{Source: uint64(i), Key: f.Path, Error: err.Error()})

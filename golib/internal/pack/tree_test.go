@@ -111,3 +111,23 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Errorf("sources %v", sources)
 	}
 }
+
+// Names of files need not be UTF-8, but the field "path" must be. Content of a text kind is looked at, too.
+func TestFilesThatAreNoText(t *testing.T) {
+	root := tree(t, map[string]string{"a": "1", "b": "{", "\xff": "3"})
+	options := pack.TreeOptions{Root: root, Format: "files"}
+	_, err := pack.Tree(context.Background(), t.TempDir(), options)
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Kind != fault.Invalid || e.Path != filepath.Join(root, "\xff") {
+		t.Errorf("got %#v", err)
+	}
+	options.OnError, options.Schema = "skip", packtest.Schema(t, "path", "str", "data", "json")
+	dir := t.TempDir()
+	res, err := pack.Tree(context.Background(), dir, options)
+	if err != nil || len(res.Skipped) != 2 || res.Manifest.Samples != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if samples, _ := packtest.Read(t, dir); len(samples) != 1 || string(samples[0].Vals[1].Data) != "1" {
+		t.Errorf("%+v", samples)
+	}
+}

@@ -2,8 +2,10 @@ package pack
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redox-loader/redox/golib/internal/chunk"
 	"github.com/redox-loader/redox/golib/internal/fault"
@@ -98,18 +100,25 @@ func (w *Writer) Write(source uint64, key string, vals []chunk.Value) error {
 		return fault.New(fault.Invalid, "write after commit or abort")
 	case w.err != nil:
 		return w.err
+	case source > math.MaxInt64: // readers have int64 for it, and the next number must not wrap
+		return fault.New(fault.Invalid, "source %d: expected at most %d", source, math.MaxInt64)
 	case source < w.resumed || w.existing != nil:
 		return nil
 	case source < w.next:
 		return fault.New(fault.Invalid, "source %d after source %d: source numbers must ascend", source, w.next-1)
 	case len(key) > chunk.MaxKey:
 		return fault.New(fault.Invalid, "key of %d bytes, at most %d", len(key), chunk.MaxKey)
+	case !utf8.ValidString(key):
+		return fault.New(fault.Invalid, "key %q of source %d is not UTF-8", key, source)
 	case w.r.last || w.spill != nil && w.spill.total.Sealed && !w.straight:
 		return fault.New(fault.Invalid, "source %d: the source has more samples than when it was packed before", source)
 	}
 	raw, err := w.r.layout.AppendSample(w.scratch[:0], vals)
 	w.scratch = raw
 	if err != nil {
+		return err
+	}
+	if err := w.r.layout.CheckText(vals); err != nil {
 		return err
 	}
 	w.next = source + 1

@@ -125,6 +125,12 @@ func TestInvalidSampleLeavesWriterUsable(t *testing.T) {
 	if err := w.Write(0, "", []chunk.Value{{Data: []byte("x")}, {Data: []byte("not 8 bytes")}}); err == nil {
 		t.Error("a wrong size passed")
 	}
+	if err := w.Write(0, "\xff", []chunk.Value{{Data: []byte("x")}, packtest.Int(1)}); err == nil {
+		t.Error("a key passed that is not UTF-8")
+	}
+	if err := w.Write(1<<63, "", []chunk.Value{{Data: []byte("x")}, packtest.Int(1)}); err == nil {
+		t.Error("a source number passed that is no int64")
+	}
 	if err := w.Write(0, "", []chunk.Value{{Data: []byte("x")}, packtest.Int(1)}); err != nil {
 		t.Error(err)
 	}
