@@ -38,6 +38,7 @@ from redox._library import (
     text,
     version,
 )
+from redox.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +98,14 @@ def origin(dataset: int, numbers: Sequence[int]) -> tuple[list[int], list[str]]:
     """redox_origin: source numbers and keys."""
     found = (c_int64 * len(numbers))()
     keys = text("redox_origin", dataset, numbers_of(numbers), len(numbers), found)
-    return list(found), [key.decode() for key in keys.split(b"\0")[: len(numbers)]]
+    return list(found), [_key(key, number) for key, number in zip(keys.split(b"\0"), numbers, strict=False)]
+
+
+def _key(key: bytes, number: int) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError as error:  # names of files may be anything
+        raise CorruptError(f"the key of sample {number} is not UTF-8: {key!r}", sample=number) from error
 
 
 def sources(dataset: int, numbers: Sequence[int]) -> list[int]:

@@ -199,5 +199,8 @@ def _copied(batch: Columns) -> Columns:
         return None if array is None else array.copy()
 
     batch.index = own(batch.index)
-    batch.columns = [Column(c.field, own(c.data), own(c.offsets), own(c.shape), own(c.valid)) for c in batch.columns]
+    batch.columns = [
+        Column(c.field, own(c.data), own(c.offsets), own(c.shape), own(c.valid), index=batch.index)
+        for c in batch.columns
+    ]
     return batch

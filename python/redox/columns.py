@@ -36,6 +36,7 @@ class Column:
         shape: uint64 `[n, dims]` for arrays of any shape, unused dimensions 2**64-1; else None.
         valid: uint8 `[n]`, 0 where the value is missing; None if the field can't be.
         strings: The samples' bytes, n byte strings, instead of in `data`; or None.
+        index: The batch's, to say which sample is wrong.
     """
 
     field: Field
@@ -44,6 +45,7 @@ class Column:
     shape: np.ndarray | None
     valid: np.ndarray | None
     strings: list[bytes] | None = None
+    index: np.ndarray | None = None
 
 
 @dataclass(slots=True)
@@ -67,6 +69,11 @@ class Columns:
     columns: list[Column]
     skipped: bool
     lease: object = None
+
+    def __post_init__(self) -> None:
+        """Tell the columns whose samples they have."""
+        for column in self.columns:
+            column.index = self.index
 
 
 def fixed_dtype(field: Field) -> np.dtype[Any] | None:

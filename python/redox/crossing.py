@@ -23,7 +23,7 @@ from redox.arena import Arena, Lease, map_arena
 from redox.client import connection_to, seen
 from redox.errors import EngineError
 from redox.logs import follow
-from redox.values import some_missing, strings
+from redox.values import some_missing, strings, undecodable
 
 if TYPE_CHECKING:
     from redox.attached import AttachedPass
@@ -134,7 +134,7 @@ class Strings:
     def __reduce__(self) -> Any:
         column = self._column
         assert column.offsets is not None
-        text = column.field.kind == "str"
+        text = column.field.name if column.field.kind == "str" else None
         data, ends = (array.__array_interface__["data"][0] for array in (column.data, column.offsets))
         lease = _lease_at(data)
         if lease is None or not lease.begin <= ends < lease.end:  # it had to be copied, or there is nothing in it
@@ -144,8 +144,13 @@ class Strings:
         return remade, (*_ticket(lease), places, text, self._container)
 
 
-def _decoded(values: list[bytes], text: bool) -> list[Any]:
-    return [value.decode() for value in values] if text else values
+def _decoded(values: list[Any], text: str | None) -> list[Any]:
+    if text is None:
+        return values
+    try:
+        return [value.decode() for value in values]
+    except ValueError as error:
+        raise undecodable(values, bytes.decode, text, None) from error
 
 
 # ---- the trainer's side ----------------------------------------------------------------------------------------------
@@ -185,7 +190,7 @@ def remade(
     engine: tuple[bytes, int, int, float],
     where: tuple[int, int, int],
     places: tuple[int, int, int, int],
-    text: bool,
+    text: str | None,
     container: type,
 ) -> Any:
     """Return the list or tuple of strings that a reference means; see `rebuilt`.
@@ -194,7 +199,7 @@ def remade(
         engine: As `rebuilt` has it.
         where: Arena, slot and generation.
         places: Of the strings and how many bytes they have, of their offsets and how many these are; in the arena.
-        text: Whether they are str.
+        text: Name of their field if they are str, else None.
         container: `list` or `tuple`.
     """
     lease, _ = _claimed(engine, where)

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from redox.columns import Column, dtype_of
+from redox.errors import CorruptError
 from redox.heap import keep_heap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redox.schema import Field
 
-__all__ = ["Maker", "NumpyMaker", "TorchMaker", "some_missing", "strings"]
+__all__ = ["Maker", "NumpyMaker", "TorchMaker", "some_missing", "strings", "undecodable"]
 
 _SMALL = 4096  # bytes a value, on average: below it one copy of all is cheaper than one call for each
 _UNUSED = np.uint64(2**64 - 1)  # a dimension that an array does not have
@@ -51,13 +54,19 @@ class Maker:
         else:
             values = strings(column.data, column.offsets) if column.strings is None else list(column.strings)
             if field.kind == "str":
-                values = [value.decode() for value in values]
+                try:
+                    values = [value.decode() for value in values]
+                except ValueError as error:
+                    raise undecodable(values, bytes.decode, field.name, column.index) from error
         if some_missing(column):
             assert column.valid is not None
             present = column.valid.tolist()
             values = [value if here else None for value, here in zip(values, present, strict=True)]
         if field.kind == "json":
-            values = [None if value is None else json.loads(value) for value in values]
+            try:
+                values = [None if value is None else json.loads(value) for value in values]
+            except ValueError as error:
+                raise undecodable(values, json.loads, field.name, column.index) from error
         return values
 
     def _ragged(self, column: Column) -> list[Any]:
@@ -100,6 +109,30 @@ class TorchMaker(Maker):
     def unbind(self, data: np.ndarray, field: Field) -> list[Any]:
         """Return tensors over the n items."""
         return list(self.array(data, field).unbind(0))
+
+
+def undecodable(values: list[Any], decode: Callable[[bytes], Any], name: str, index: Any) -> CorruptError:
+    """Return the error for text that is not what its kind says. The library refuses to write that, but has not always.
+
+    Which value it was is asked only here, so that good ones cost nothing.
+
+    Args:
+        values: As stored; one of them can't be decoded.
+        decode: What fails.
+        name: The field's.
+        index: Stored numbers of the samples, or None where they are not known.
+    """
+    for place, value in enumerate(values):
+        try:
+            if value is not None:
+                decode(value)
+        except ValueError as error:
+            if index is None:
+                return CorruptError(f"field {name!r} of sample {place} of a batch can't be decoded: {error}")
+            number = int(index[place])
+            number = number if number >= 0 else -1 - number  # padding
+            return CorruptError(f"field {name!r} of sample {number} can't be decoded: {error}", sample=number)
+    raise AssertionError("all can be decoded")
 
 
 def some_missing(column: Column) -> bool:
