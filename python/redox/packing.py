@@ -236,7 +236,7 @@ class _Packing:
                 sink.commit()
             except _Unfit as refusal:
                 sink.discard()
-                raise refusal.error from None
+                raise self._doubted(refusal.error) from None
             finally:
                 sink.abort()
         return self._skipped
@@ -313,6 +313,11 @@ class _Packing:
             for place, record in enumerate(made.records):
                 sink.write(record, self._written + place, f"{origin}#{place}")
         self._written += len(made.records)
+
+    def _doubted(self, error: Exception) -> Exception:
+        """Adds what may be why a sample does not fit."""
+        doubt = self._source.doubt
+        return TypeError(f"{error}; {doubt}") if doubt and type(error) is TypeError else error
 
     def _bad(self, bad: Bad) -> None:
         if self._request.on_error == "raise":

@@ -49,6 +49,7 @@ class Source(abc.ABC):
         classes: class names, where the format has them.
         once: whether the tasks can be asked for only once.
         costly: whether `load` itself may be worth other processes.
+        doubt: what was noticed in reading that may be why a sample does not fit; "" for nothing.
     """
 
     name: str = "source"
@@ -56,6 +57,7 @@ class Source(abc.ABC):
     classes: list[str] | None = None
     once: bool = False
     costly: bool = False
+    doubt: str = ""
 
     @abc.abstractmethod
     def tasks(self, start: int, on_bad: OnBad) -> Iterator[Task]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import logging
 import os
 import re
-import tarfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,11 +21,22 @@ from ..images import decoded
 from ..schema import IMAGES as KINDS
 from ..schema import Field
 from .source import Bad, OnBad, Source, Task, file_identity, storage_error
+from .tars import Damage, Tar
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 IMAGES = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "webp", "bmp", "tif", "tiff", "gif"))
 _NAME = re.compile(r"^((?:.*/)?[^/.]+)\.([^/]*)$")
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_log = logging.getLogger("redox")
+
+
+class _Group(NamedTuple):
+    """A sample as its tar has it: the members by extension."""
+
+    path: str
+    key: str
+    members: dict[str, bytes]
+    last: bool  # of a tar that ends without a mark: perhaps a part of it is missing
 
 
 class WebDataset(Source):
@@ -39,37 +49,73 @@ class WebDataset(Source):
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], kinds: Mapping[str, str] | None = None) -> None:
         self._paths = [os.fspath(p) for p in paths]
-        self._kinds = {name: Field.parse(name, kind).kind for name, kind in (kinds or {}).items()}
+        self._chosen = {name: Field.parse(name, kind) for name, kind in (kinds or {}).items()}
+        self._kinds = {name: field.kind for name, field in self._chosen.items()}
         self.name = self._paths[0] if len(self._paths) == 1 else f"{len(self._paths)} tars from {self._paths[0]}"
         self.hints = _Hints()
+        self._unmarked: dict[str, None] = {}  # tars without an end-of-archive mark
 
     def tasks(self, start: int, on_bad: OnBad) -> Iterator[Task]:
-        numbers = itertools.count()
-        for path in self._paths:
-            for key, members in self._groups(path, numbers, on_bad):
-                number = next(numbers)
-                if number >= start:
-                    yield Task(number, key, members)
+        return (task for task in self._all(on_bad) if task.number >= start)
 
-    def _groups(self, path: str, numbers: Iterator[int], on_bad: OnBad) -> Iterator[tuple[str, dict[str, bytes]]]:
+    def _all(self, on_bad: OnBad) -> Iterator[Task]:
+        numbers = itertools.count()
+        usual: frozenset[str] | None = None  # what a sample has, by the first one that is surely whole
+        held: list[tuple[int, _Group]] = []  # wait for that one
+        for path in self._paths:
+            for group in self._groups(path, numbers, on_bad):
+                number = next(numbers)
+                if group.last:
+                    held.append((number, group))
+                elif usual is None:
+                    usual = frozenset(group.members)
+                if usual is not None:
+                    yield from self._judged(held, usual, on_bad)
+                    held = []
+                if not group.last:
+                    yield Task(number, group.key, group.members)
+        yield from self._judged(held, frozenset(), on_bad)
+
+    def _judged(self, held: list[tuple[int, _Group]], usual: frozenset[str], on_bad: OnBad) -> Iterator[Task]:
+        """The samples before an end without a mark that have all their members."""
+        for number, (path, key, members, _) in held:
+            lost = sorted(name for name in usual - members.keys() if self._needed(name))
+            if lost:
+                words = f"{path} ends early, in its last sample {key!r}: member .{lost[0]} is missing"
+                on_bad(Bad(number, key, ValueError(words)))
+            else:
+                yield Task(number, key, members)
+
+    def _needed(self, extension: str) -> bool:
+        return not self._chosen or (extension in self._chosen and not self._chosen[extension].nullable)
+
+    def _groups(self, path: str, numbers: Iterator[int], on_bad: OnBad) -> Iterator[_Group]:
         """The samples of one tar; what follows a damage in it can't be found any more."""
         key, members = "", dict[str, bytes]()
         try:
-            with tarfile.open(path, "r|*") as tar:
+            with Tar(path) as tar:
                 for name, extension, data in _members(tar):
                     if name != key and members:
-                        yield key, members
+                        yield _Group(path, key, members, last=False)
                         members = {}
                     key = name
                     if extension in members:
-                        raise ValueError(f"{path}: sample {key!r} has two members .{extension}")
+                        raise Damage(f"sample {key!r} has two members .{extension}")
                     members[extension] = data
+            if not tar.marked:
+                self._warn(path, key)
             if members:
-                yield key, members
+                yield _Group(path, key, members, last=not tar.marked)
         except OSError as error:
             on_bad(Bad(next(numbers), key or None, storage_error(path, error)))
-        except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+        except Damage as error:
             on_bad(Bad(next(numbers), key or None, ValueError(f"{path}: after sample {key!r}: {error}")))
+
+    def _warn(self, path: str, key: str) -> None:
+        if path not in self._unmarked:  # a source may be read twice
+            self._unmarked[path] = None
+            self.doubt = f"note that {next(iter(self._unmarked))} ends early: it has no end-of-archive mark"
+            _log.warning("%s has no end-of-archive mark: if it was cut, samples after %r are missing", path, key)
 
     def load(self, task: Task) -> dict[str, Any]:
         sample: dict[str, Any] = {"__key__": task.key}
@@ -109,17 +155,12 @@ def _is_image(extension: str) -> bool:
     return extension.rpartition(".")[2] in IMAGES
 
 
-def _members(tar: tarfile.TarFile) -> Iterator[tuple[str, str, bytes]]:
+def _members(tar: Tar) -> Iterator[tuple[str, str, bytes]]:
+    """Key, extension and content of the members that are of samples."""
     for member in tar:
         match = _NAME.match(member.name.removeprefix("./"))
-        if not member.isfile() or match is None:
-            continue
-        file = tar.extractfile(member)
-        assert file is not None  # regular files have one
-        data = file.read()
-        if len(data) != member.size:
-            raise ValueError(f"member {member.name} is cut off after {len(data)} of {member.size} bytes")
-        yield match[1], match[2].lower(), data
+        if member.isfile() and match is not None:
+            yield match[1], match[2].lower(), tar.read(member)
 
 
 def _value(extension: str, data: bytes, kind: str | None) -> Any:
