@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +68,16 @@ def test_damage_of_the_compression_is_told(tmp_path: Path, suffix: str) -> None:
             _, bad = read(sources.resolve(str(path), "webdataset"))
             assert len(bad) == 1, at
             assert type(bad[0].error) is ValueError
+
+
+def test_a_tar_may_come_through_a_pipe(tmp_path: Path) -> None:
+    data = gzip.compress(whole(tmp_path / "whole.tar"))
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[data])
+    writer.start()
+    samples, bad = read(sources.resolve(str(tmp_path / "pipe"), "webdataset"))
+    writer.join()
+    assert (len(samples), bad) == (4, [])
 
 
 def test_where_is_told(tmp_path: Path) -> None:

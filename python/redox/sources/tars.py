@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import tarfile
 import zlib
@@ -38,7 +39,7 @@ class Tar:
 
     def __init__(self, path: str) -> None:
         self.marked = False
-        self._file = _decompressed(path)
+        self._file = open(path, "rb")  # noqa: SIM115 - closed by __exit__
         try:
             self._tar: Any = self._told(self._open)
         except BaseException:
@@ -46,7 +47,7 @@ class Tar:
             raise
 
     def _open(self) -> tarfile.TarFile:
-        return tarfile.open(fileobj=self._file, mode="r|", tarinfo=_Header)
+        return tarfile.open(fileobj=_decompressed(self._file), mode="r|", tarinfo=_Header)
 
     def __enter__(self) -> Tar:
         return self
@@ -115,18 +116,13 @@ class _Header(tarfile.TarInfo):
             raise tarfile.ReadError(str(error)) from None
 
 
-def _decompressed(path: str) -> IO[bytes]:
-    """The tar's bytes, whatever its name says it is compressed with."""
-    file = open(path, "rb")  # noqa: SIM115 - closed by whoever closes what is returned
-    start = file.read(6)
-    file.seek(0)
+def _decompressed(file: io.BufferedReader) -> IO[bytes]:
+    """The tar's bytes, whatever its name says it is compressed with. The file may be a pipe."""
+    start = file.peek(6)
     if start.startswith(b"\x1f\x8b"):
-        opened: Any = gzip.open
-    elif start.startswith(b"BZh"):
-        opened = bz2.open
-    elif start.startswith((b"\xfd7zXZ", b"\x5d\x00\x00\x80")):
-        opened = lzma.open
-    else:
-        return file
-    file.close()
-    return opened(path, "rb")  # type: ignore[no-any-return]
+        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+    if start.startswith(b"BZh"):
+        return bz2.BZ2File(file)
+    if start.startswith((b"\xfd7zXZ", b"\x5d\x00\x00\x80")):
+        return lzma.LZMAFile(file)
+    return file
