@@ -5,12 +5,15 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
+	"unicode/utf8"
 
 	"github.com/redox-loader/redox/golib/internal/fault"
 )
@@ -21,6 +24,48 @@ type TreeFile struct {
 	Label int64  // of imagefolder
 	size  int64
 	mtime int64 // nanoseconds; it only tells whether the tree is the same as before
+	wrong error // why it can be no sample, whatever is in it
+}
+
+// key is the path as text: bytes that are not UTF-8 are shown as \xff.
+func (f *TreeFile) key() string { return text(f.Path) }
+
+// check notes what is wrong with a file, by what the scan saw of it; info is nil if it saw nothing.
+func (f *TreeFile) check(info os.FileInfo) {
+	switch {
+	case !utf8.ValidString(f.Path):
+		f.wrong = fmt.Errorf("its name is not UTF-8: %w", syscall.EILSEQ)
+	case info != nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
+		f.wrong = fmt.Errorf("it is %s, not a file: %w", kindOf(info.Mode()), syscall.ENOTSUP)
+	}
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
+}
+
+// text makes a file name UTF-8, as manifests and messages have to be.
+func text(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	var b strings.Builder
+	for i, r := range name {
+		if _, n := utf8.DecodeRuneInString(name[i:]); r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&b, "\\x%02x", name[i])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // imageExtensions are those that torchvision's ImageFolder takes, in lower case.
@@ -131,8 +176,6 @@ func (s *treeScan) listOne(dir string, above []os.FileInfo) error {
 		case info.IsDir():
 			s.list(name, above)
 			continue
-		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0: // a socket, pipe or device is no sample
-			continue
 		}
 		if s.images && !isImage(name) {
 			continue
@@ -141,6 +184,7 @@ func (s *treeScan) listOne(dir string, above []os.FileInfo) error {
 		if info != nil {
 			f.size, f.mtime = info.Size(), info.ModTime().UnixNano()
 		}
+		f.check(info)
 		files = append(files, f)
 	}
 	s.mu.Lock()
@@ -193,6 +237,9 @@ func (s *treeScan) labelled(classes []string) ([]TreeFile, []string, error) {
 	if len(empty) > 0 {
 		return nil, nil, fault.New(fault.Invalid, "%s: no images in the classes %q (images end in %s)", s.root, empty,
 			strings.Join(imageExtensions, " ")).In(s.root)
+	}
+	for i := range classes {
+		classes[i] = text(classes[i]) // labels are places in it, so it stays although none of its files can be read
 	}
 	return files, classes, nil
 }

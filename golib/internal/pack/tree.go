@@ -103,8 +103,17 @@ func (t *tree) scan(dst string) (err error) {
 	} else {
 		t.files = slices.Clone(t.files)
 		for i := range t.files {
-			if info, err := os.Stat(filepath.Join(o.Root, t.files[i].Path)); err == nil { // else reading will say so
+			info, err := os.Stat(filepath.Join(o.Root, t.files[i].Path))
+			if err == nil { // else reading will say so
 				t.files[i].size, t.files[i].mtime = info.Size(), info.ModTime().UnixNano()
+			}
+			t.files[i].check(info)
+		}
+	}
+	if o.OnError != "skip" { // known before anything is read
+		for i := range t.files {
+			if t.files[i].wrong != nil {
+				return failed(t.files[i].wrong, "read", t.path(i))
 			}
 		}
 	}
@@ -231,6 +240,11 @@ func (t *tree) cut(from uint64, size int64) uint64 {
 	return to
 }
 
+// path is where a file lies, as text.
+func (t *tree) path(i int) string {
+	return filepath.Join(t.o.Root, filepath.FromSlash(t.files[i].key()))
+}
+
 // read fills a chunk with files.
 func (t *tree) read(b *chunk.Builder, files []uint32) (skipped []Skipped, err error) {
 	var label [8]byte
@@ -256,13 +270,15 @@ func (t *tree) read(b *chunk.Builder, files []uint32) (skipped []Skipped, err er
 		if err != nil {
 			return nil, err
 		}
-		before := len(buf)
-		if buf, err = appendFile(buf, t.root, f.Path, f.size); err == nil {
-			content.Data = buf[before:]
-			err = t.r.layout.CheckText(vals) // names of files need not be UTF-8
+		if err = f.wrong; err == nil {
+			before := len(buf)
+			if buf, err = appendFile(buf, t.root, f.Path, f.size); err == nil {
+				content.Data = buf[before:]
+				err = t.r.layout.CheckText(vals)
+			}
 		}
 		if err != nil {
-			path := filepath.Join(t.o.Root, filepath.FromSlash(f.Path))
+			path := t.path(int(i))
 			switch {
 			case t.o.OnError == "skip":
 			case fault.KindOf(err) == fault.Invalid:
@@ -270,7 +286,7 @@ func (t *tree) read(b *chunk.Builder, files []uint32) (skipped []Skipped, err er
 			default:
 				return nil, failed(err, "read", path)
 			}
-			skipped = append(skipped, Skipped{Source: uint64(i), Key: f.Path, Error: err.Error()})
+			skipped = append(skipped, Skipped{Source: uint64(i), Key: f.key(), Error: err.Error()})
 			continue
 		}
 		b.Add(uint64(i), f.Path, buf)

@@ -112,22 +112,51 @@ func TestUnreadableFiles(t *testing.T) {
 	}
 }
 
-// Names of files need not be UTF-8, but the field "path" must be. Content of a text kind is looked at, too.
+// Content of a text kind is looked at.
 func TestFilesThatAreNoText(t *testing.T) {
-	root := tree(t, map[string]string{"a": "1", "b": "{", "\xff": "3"})
+	root := tree(t, map[string]string{"a": "1", "b": "{"})
 	options := pack.TreeOptions{Root: root, Format: "files"}
+	options.Schema = packtest.Schema(t, "path", "str", "data", "json")
 	_, err := pack.Tree(context.Background(), t.TempDir(), options)
 	var e *fault.Error
-	if !errors.As(err, &e) || e.Kind != fault.Invalid || e.Path != filepath.Join(root, "\xff") {
+	if !errors.As(err, &e) || e.Kind != fault.Invalid || e.Path != filepath.Join(root, "b") {
 		t.Errorf("got %#v", err)
 	}
-	options.OnError, options.Schema = "skip", packtest.Schema(t, "path", "str", "data", "json")
+	options.OnError = "skip"
 	dir := t.TempDir()
 	res, err := pack.Tree(context.Background(), dir, options)
-	if err != nil || len(res.Skipped) != 2 || res.Manifest.Samples != 1 {
+	if err != nil || len(res.Skipped) != 1 || res.Manifest.Samples != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if samples, _ := packtest.Read(t, dir); len(samples) != 1 || string(samples[0].Vals[1].Data) != "1" {
 		t.Errorf("%+v", samples)
+	}
+}
+
+// What can be no sample is unreadable, and told under a name that is text.
+func TestNamesAndFilesOfOtherKinds(t *testing.T) {
+	root := tree(t, map[string]string{"a/1.png": "1", "b\xfe/1.png": "2", "c/ü\xff.png": "3"})
+	if err := syscall.Mkfifo(filepath.Join(root, "a", "2.png"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	_, err := pack.Tree(context.Background(), dir, pack.TreeOptions{Root: root, Format: "imagefolder"})
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Kind != fault.IO || e.Path != filepath.Join(root, "a", "2.png") || e.Errno != syscall.ENOTSUP {
+		t.Errorf("got %#v", err)
+	}
+	res, err := pack.Tree(context.Background(), dir, pack.TreeOptions{Root: root, Format: "imagefolder", OnError: "skip"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, s := range res.Skipped {
+		keys = append(keys, s.Key)
+	}
+	if want := []string{"a/2.png", `b\xfe/1.png`, `c/ü\xff.png`}; !slices.Equal(keys, want) || res.Manifest.Samples != 1 {
+		t.Errorf("%d samples, skipped %q, want %q", res.Manifest.Samples, keys, want)
+	}
+	if want := []string{"a", `b\xfe`, "c"}; !slices.Equal(res.Manifest.Classes, want) {
+		t.Errorf("classes %q, want %q", res.Manifest.Classes, want)
 	}
 }

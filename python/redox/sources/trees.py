@@ -6,13 +6,16 @@ time. Both see the same files in the same order.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..errors import StorageError
 from ..images import decoded
-from .source import OnBad, Source, Task, storage_error
+from .source import Bad, OnBad, Source, Task, storage_error
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _LOOK = 2000  # files that decide what a folder is
@@ -29,7 +32,7 @@ class Tree(Source):
         self._files: list[tuple[str, int]] | None = None
 
     def _scan(self) -> list[tuple[str, int]]:
-        return [(path, 0) for path in walk(self._root)]
+        return [(path, 0) for path in walk(self._root, special=True)]
 
     @property
     def files(self) -> list[tuple[str, int]]:
@@ -45,12 +48,20 @@ class Tree(Source):
     def tasks(self, start: int, on_bad: OnBad) -> Iterator[Task]:
         for number in range(start, len(self.files)):
             path, label = self.files[number]
-            yield Task(number, path, (path, label))
+            key = text(path)
+            if key == path:
+                yield Task(number, key, (path, label))
+            else:
+                shown = os.path.join(self._root, key)
+                words = f"can't read {shown}: its name is not UTF-8"
+                on_bad(Bad(number, key, StorageError(words, path=shown, errno=errno.EILSEQ)))
 
     def _read(self, task: Task) -> bytes:
         path = os.path.join(self._root, task.body[0])
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=_without_waiting) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(errno.ENOTSUP, "it is a pipe, a socket or a device, not a file")
                 return file.read()
         except OSError as error:
             raise storage_error(path, error) from None
@@ -90,11 +101,13 @@ class ImageFolder(Tree):
             raise ValueError(f"src: {self._root} has no class folders in it")
         found = []
         for label, name in enumerate(self.classes):
-            images = [path for path in walk(os.path.join(self._root, name)) if path.lower().endswith(EXTENSIONS)]
+            everything = walk(os.path.join(self._root, name), special=True)
+            images = [path for path in everything if path.lower().endswith(EXTENSIONS)]
             if not images:
                 known = ", ".join(EXTENSIONS)
                 raise ValueError(f"src: no images in class {name!r} of {self._root} (they end in {known})")
             found += [(f"{name}/{path}", label) for path in images]
+        self.classes = [text(name) for name in self.classes]
         return found
 
     def load(self, task: Task) -> Any:
@@ -104,18 +117,34 @@ class ImageFolder(Tree):
         return decoded(sample[0]), sample[1]
 
 
-def walk(root: str) -> Iterator[str]:
+def text(path: str) -> str:
+    """A path as it may be stored and shown: bytes that are not UTF-8 as \\xff."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; of a pipe it would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def walk(root: str, *, special: bool = False) -> Iterator[str]:
     """The regular files below `root` by relative path: folder by folder, in the order of the folders' paths.
 
     The core lists trees in the same order, and torchvision too. A link back to a folder on the way is not followed.
+
+    Args:
+        root: the folder.
+        special: pipes, sockets and devices, too; reading them says what they are.
     """
     folders: dict[str, list[str]] = {}
-    _list(root, "", (), folders)
+    _list(root, "", (), folders, special)
     for folder in sorted(folders):
         yield from sorted(folders[folder])
 
 
-def _list(root: str, inside: str, above: tuple[tuple[int, int], ...], folders: dict[str, list[str]]) -> None:
+def _list(
+    root: str, inside: str, above: tuple[tuple[int, int], ...], folders: dict[str, list[str]], special: bool
+) -> None:
     path = os.path.join(root, inside)
     try:
         status = os.stat(path)
@@ -130,8 +159,8 @@ def _list(root: str, inside: str, above: tuple[tuple[int, int], ...], folders: d
     for entry in found:
         name = f"{inside}/{entry.name}" if inside else entry.name
         if entry.is_dir():
-            _list(root, name, (*above, here), folders)
-        elif entry.is_file() or entry.is_symlink():  # a broken link is told when it is read
+            _list(root, name, (*above, here), folders, special)
+        elif special or entry.is_file() or entry.is_symlink():  # a broken link is told when it is read
             names.append(name)
 
 
