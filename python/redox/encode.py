@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .images import original
-from .schema import Field, Schema, is_image, is_tensor, layout_of
+from .schema import Field, Schema, is_image, is_tensor, layout_of, refuse_partial
 
 Shape = tuple[int, ...]
 Encoded = tuple[bytes | None, Shape | None]
@@ -189,6 +189,7 @@ def _array_encoder(field: Field) -> Callable[[Any], Encoded]:
 
 def _array(value: Any, dtype: str) -> tuple[bytes, Shape]:
     """The array's elements in C order, little-endian, and its shape."""
+    refuse_partial(value)
     if is_tensor(value):
         found = str(value.dtype).removeprefix("torch.")
         if found != dtype:
@@ -244,6 +245,7 @@ def _image(field: Field, value: Any) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, np.ndarray):
+        refuse_partial(value)
         from PIL import Image
 
         value = Image.fromarray(value)

@@ -217,8 +217,18 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def refuse_partial(value: Any) -> None:
+    """TypeError for arrays and tensors that have not a value at every place, which could not come out as they are."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise TypeError("a masked array has places without a value; fill them: array.filled(...)")
+    if is_tensor(value) and (str(value.layout) != "torch.strided" or value.is_nested or value.is_meta):
+        what = "meta" if value.is_meta else "nested" if value.is_nested else str(value.layout).removeprefix("torch.")
+        raise TypeError(f"a tensor of layout {what} has no plain elements; make it a dense one, like tensor.to_dense()")
+
+
 def dtype_and_shape(value: Any) -> tuple[str, tuple[int, ...]] | None:
     """Of arrays, tensors and numpy's own numbers; None for anything else. TypeError for dtypes we have not."""
+    refuse_partial(value)
     if is_tensor(value):
         dtype = str(value.dtype).removeprefix("torch.")
     elif isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, (np.bytes_, np.str_)):

@@ -252,6 +252,18 @@ def test_wrong_samples_are_told(tmp_path: Path) -> None:
     assert not (tmp_path / "x" / "manifest.json").exists()
 
 
+def test_arrays_with_places_without_a_value_are_refused(tmp_path: Path) -> None:
+    masked = np.ma.masked_array(np.zeros(3), mask=[0, 1, 0])
+    good = {"sparse_coo": torch.eye(3), "meta": torch.eye(3), "masked": np.zeros(3)}
+    bad = {"sparse_coo": torch.eye(3).to_sparse(), "meta": torch.eye(3, device="meta"), "masked": masked}
+    for word, value in bad.items():
+        for samples, number in (([{"x": value}], 0), ([{"x": good[word]}] * 30 + [{"x": value}], 30)):
+            with pytest.raises(TypeError, match=rf"sample {number}: field 'x'.*{word}"):
+                redox.pack(samples, tmp_path / "x")
+    redox.pack([{"x": np.ma.masked_array(np.arange(3.0))}], tmp_path / "x")  # nothing is masked
+    assert by_source(tmp_path / "x")[0]["x"].tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_failures_name_their_sample(tmp_path: Path, workers: int) -> None:
     class Broken(Slow):
