@@ -39,6 +39,7 @@ from redox._library import (
     version,
 )
 from redox.errors import CorruptError
+from redox.paths import path_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ def numbers_of(values: Sequence[int]) -> Any:
 def dataset_open(path: str, options: dict[str, Any] | None = None) -> int:
     """redox_open."""
     handle = c_uint64()
-    check(load().redox_open(os.fsencode(path), encode(options or {}), ABI_VERSION, byref(handle)))
+    check(load().redox_open(os.fsencode(path_text("path", path)), encode(options or {}), ABI_VERSION, byref(handle)))
     return handle.value
 
 
@@ -118,7 +119,7 @@ def sources(dataset: int, numbers: Sequence[int]) -> list[int]:
 def find_key(dataset: int, key: str) -> int:
     """redox_find_key. Raises ValueError when there is none."""
     number = c_int64()
-    check(load().redox_find_key(dataset, key.encode(), byref(number)))
+    check(load().redox_find_key(dataset, _key(key), byref(number)))
     return number.value
 
 
@@ -343,11 +344,17 @@ class Record:
         if source is None:
             check(library.redox_writer_write(writer, self._array, len(self._values)))
         else:
-            name = None if key is None else key.encode()
+            name = None if key is None else _key(key)
             check(library.redox_writer_write_from(writer, self._array, len(self._values), source, name))
 
 
 _ZERO = c_uint8(0)
+
+
+def _key(key: str) -> bytes:
+    if "\0" in key:
+        raise ValueError(f"key={key!r}: expected a string without a NUL")  # C would end it there
+    return key.encode()
 
 
 def _address(view: memoryview, keep: list[Any]) -> Any:
@@ -365,7 +372,7 @@ def _address(view: memoryview, keep: list[Any]) -> Any:
 def writer_new(dst: str, options: dict[str, Any]) -> int:
     """redox_writer_new."""
     handle = c_uint64()
-    check(load().redox_writer_new(os.fsencode(dst), encode(options), byref(handle)))
+    check(load().redox_writer_new(os.fsencode(path_text("dst", dst)), encode(options), byref(handle)))
     return handle.value
 
 

@@ -18,7 +18,7 @@ from redox.present import Presenter
 from redox.session import Opened, Session
 from redox.subset import Subset
 from redox.values import NumpyMaker
-from redox.world import World
+from redox.world import MOST_RANKS, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -293,7 +293,7 @@ class Dataset:
             window=window, partitions=partitions, exchange=exchange, keep=keep, pad=pad,
             subset=Subset.parse(subset, len(self)),
         )  # fmt: skip
-        native = options.native(World.of(0, whole("world_size", world_size, 1, 1 << 20), nodes))
+        native = options.native(World.of(0, whole("world_size", world_size, 1, MOST_RANKS), nodes))
         wanted = {name: native[name] for name in native if name in _PLAN}
         wanted["epoch"] = whole("epoch", epoch, 0, (1 << 63) - 1)
         held = None

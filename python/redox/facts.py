@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from redox.errors import FormatError, NotADatasetError, StorageError
+from redox.paths import path_text
 from redox.schema import Field, Layout
 
 __all__ = ["Facts"]
@@ -141,9 +142,7 @@ class Facts:
 
 def local_path(path: str | os.PathLike[str]) -> str:
     """Return the absolute path of a folder; other schemes than a local path are refused."""
-    text = os.fspath(path)
-    if not isinstance(text, str):
-        raise ValueError(f"path={path!r}: expected a str or a path")
+    text = path_text("path", path)
     scheme, found, _ = text.partition("://")
     if found and scheme == "file":
         return os.path.abspath(text.removeprefix("file://"))

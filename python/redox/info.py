@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from . import _native
+from .paths import path_text
 
 BATCH_SIZE = 256  # that memory and mixing are told for, unless asked otherwise
 POOR_VIF = 1.5
@@ -37,7 +38,7 @@ class Info:
     @classmethod
     def of(cls, path: str | os.PathLike[str], skipped: list[dict[str, Any]] | None = None) -> Info:
         """Reads the facts of the data set at `path`."""
-        dataset = _native.dataset_open(os.fspath(path))
+        dataset = _native.dataset_open(path_text("path", path))
         try:
             return cls(_native.dataset_info(dataset), path, skipped)
         finally:

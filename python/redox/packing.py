@@ -19,11 +19,13 @@ from . import _native, identity, sources
 from .encode import Encoder
 from .info import Info
 from .making import Encoding, Made, Maker, Refused, raised
+from .paths import path_text
 from .progress import Callback, Progress
 from .schema import FieldsOption, Schema, check, given, infer
 from .settings import WriteOptions, choice, cores
 from .sink import WORK, Sink, existing
 from .sources import Bad, Source, Task
+from .sources.trees import text
 from .workers import Workers
 
 _log = logging.getLogger("redox")
@@ -97,7 +99,8 @@ def pack(
         ValueError: a wrong option, or a source without samples.
         TypeError: a value that fits no kind, or another than the first sample's; names field and sample.
         FileExistsError: `dst` holds something else, or a data set of another source or other options.
-        StorageError: an unreadable source, a full disk.
+        StorageError: an unreadable source (a file name that is not UTF-8 and a pipe among files are that, too), a full
+            disk.
     """
     options = WriteOptions(
         shuffle=shuffle,
@@ -113,9 +116,9 @@ def pack(
     check(fields)
     if transform is not None and not callable(transform):
         raise ValueError(f"transform={transform!r}: expected a function of one sample")
+    place = path_text("dst", dst)
     report = Progress(progress, "packing")
     found = sources.detect(src, format)
-    place = os.fspath(dst)
     _refuse_inside(src, place)
     request = _Request(src, place, found, fields, transform, on_error, options)
     try:
@@ -144,11 +147,15 @@ def _refuse_inside(src: Any, dst: str) -> None:
 
 def _pack_files(request: _Request, report: Progress) -> list[dict[str, Any]]:
     """A tree of files, read by the core."""
+    src = os.fspath(request.source)
+    for option, path in (("src", src), ("dst", request.dst)):
+        if not path.isascii() and text(path) != path:
+            raise ValueError(f"{option}={path!r}: expected a path in UTF-8")
     job = _native.job_new(
         "pack_files",
         {
             **request.options.native(),
-            "src": os.fspath(request.source),
+            "src": src,
             "dst": request.dst,
             "format": request.found,
             "on_error": request.on_error,

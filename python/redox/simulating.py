@@ -11,6 +11,7 @@ from .facts import Facts
 from .info import mixing_advice
 from .options import Options, whole
 from .subset import Subset
+from .world import MOST_RANKS
 
 
 class Report(dict[str, Any]):
@@ -71,8 +72,8 @@ def simulate(
     )  # fmt: skip
     options: dict[str, Any] = {
         "batch_size": checked.batch_size,
-        "world_size": whole("world_size", world_size, 1, 1 << 20),
-        "nodes": list(nodes) if isinstance(nodes, Sequence) else whole("nodes", nodes, 1, 1 << 20),
+        "world_size": whole("world_size", world_size, 1, MOST_RANKS),
+        "nodes": list(nodes) if isinstance(nodes, Sequence) else whole("nodes", nodes, 1, MOST_RANKS),
         "memory_limit": checked.memory_limit,
         "window": checked.window,
         "partitions": None if partitions is None else checked.partitions,

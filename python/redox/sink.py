@@ -15,7 +15,7 @@ from typing import Any
 
 from . import _native
 from .encode import Record
-from .errors import Error
+from .errors import Error, StorageError
 from .schema import Schema
 from .settings import WriteOptions
 
@@ -122,5 +122,7 @@ def existing(dst: str) -> str | None:
         return str((manifest.get("meta") or {}).get(SOURCE, ""))
     except (FileNotFoundError, NotADirectoryError):  # a file there is for the core to refuse, by its right name
         return None
-    except (OSError, ValueError, AttributeError):
+    except (IsADirectoryError, ValueError, AttributeError):
         return ""
+    except OSError as error:
+        raise StorageError(f"can't read {dst}: {error.strerror}", path=dst, errno=error.errno) from None

@@ -13,10 +13,14 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from redox.options import whole
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["World"]
+__all__ = ["MOST_RANKS", "World"]
+
+MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class World:
     @classmethod
     def of(cls, rank: int, size: int, nodes: Any) -> World:
         """Return a world whose nodes are given as their number, or as how many ranks each has."""
+        if isinstance(nodes, bool):
+            raise ValueError(f"nodes={nodes!r}: expected a number, or how many ranks each node has")
         if hasattr(nodes, "__index__"):
             return cls(rank, size, operator.index(nodes))
         try:
@@ -100,10 +106,10 @@ class World:
             return here or cls.of(0, 1, 1 if nodes is None else nodes)
         if size is None:
             raise ValueError(f"rank={rank} was given without world_size: expected both or neither")
-        if rank is None:
-            if size > 1:
-                raise ValueError(f"world_size={size} was given without rank: expected both or neither")
-            rank = 0
+        size = whole("world_size", size, 1, MOST_RANKS)
+        if rank is None and size > 1:
+            raise ValueError(f"world_size={size} was given without rank: expected both or neither")
+        rank = whole("rank", 0 if rank is None else rank, 0, size - 1)
         if nodes is not None:
             return cls.of(rank, size, nodes)
         try:

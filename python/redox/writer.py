@@ -10,6 +10,7 @@ from . import identity
 from .encode import Encoder
 from .errors import ClosedError
 from .info import Info
+from .paths import path_text
 from .schema import FieldsOption, check, given, infer
 from .settings import WriteOptions, is_int
 from .sink import MANIFEST, Sink
@@ -62,7 +63,7 @@ class Writer:
         self.info: Info | None = None
         self._closed = False
         self._parts: tuple[Sink, Encoder] | None = None
-        self._dst = os.fspath(dst)
+        self._dst = path_text("dst", dst)
         self._options = WriteOptions(
             shuffle=shuffle,
             seed=seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ BAD: list[tuple[str, Any]] = [
     *[("transform", v) for v in (1, "x")],
     *[("target_transform", v) for v in (1, "x")],
     *[("rank", v) for v in (0, -1)],
-    ("world_size", 2),
+    *[("world_size", v) for v in (2, "1", 1.0, True, 0, 1 << 40)],
+    *[("nodes", v) for v in (True, 1.0, "1", 0, 2)],
     ("subset", (0.5, 0.5)),
     ("subset", (0.1, 1.1)),
     ("subset", (0, 1.0)),
@@ -65,6 +67,37 @@ def test_impossible_values(pack: Any, option: str, value: Any) -> None:
 def test_impossible_together(pack: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"borrow|pad|target_transform"):
         redox.RedoxDataset(pack(), batch_size=8, **options)
+
+
+@pytest.mark.parametrize("world", [("0", "2"), ("0", 2), (0, 2.0), (0.0, 2), (True, 2), (0, True), (2, 2), (-1, 2)])
+@pytest.mark.parametrize("face", ["RedoxDataset", "MapDataset"])
+def test_ranks_are_whole_numbers(pack: Any, face: str, world: tuple[Any, Any]) -> None:
+    wrong = "rank" if isinstance(world[1], int) and world[1] > 1 else "world_size"
+    with pytest.raises(ValueError, match=rf"^{wrong}=.*: expected a whole number from [01] to \d+$"):
+        getattr(redox, face)(pack(), batch_size=8, rank=world[0], world_size=world[1])
+    ds = getattr(redox, face)(pack(), batch_size=8, rank=np.int64(1), world_size=np.uint8(2))
+    assert (ds.world.rank, ds.world.size) == (1, 2)
+
+
+@pytest.mark.parametrize("path", ["", b"x", "a\0b"])
+def test_paths_that_are_none(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = r"path is empty|expected a str or a path|without a NUL"
+    calls: list[Callable[[], Any]] = [
+        lambda: redox.open(path),
+        lambda: redox.RedoxDataset(path, batch_size=8),
+        lambda: redox.MapDataset(path, batch_size=8),
+        lambda: redox.simulate(path, batch_size=8),
+        lambda: redox.split(path, [0.5, 0.5]),
+        lambda: redox.pack([{"a": 1}], path, overwrite=True),
+        lambda: redox.Writer(path, overwrite=True),
+    ]
+    if not isinstance(path, bytes):
+        calls.append(lambda: redox.pack(path, "x"))
+    for call in calls:
+        with pytest.raises(ValueError, match=rf"^(path|dst|src)=.*({words})"):
+            call()
+    assert not list(tmp_path.iterdir())
 
 
 def test_unknown_options_are_refused(pack: Any) -> None:

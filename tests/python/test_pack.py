@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -359,6 +360,15 @@ def test_progress_is_told(tmp_path: Path) -> None:
     told.clear()
     redox.pack(tree, tmp_path / "y", progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (20, 20)
+
+
+def test_a_destination_with_too_long_a_name(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree", ["a/1.txt"])
+    for src in ([1], tree):
+        with pytest.raises(redox.StorageError) as caught:
+            redox.pack(src, tmp_path / ("x" * 300))
+        assert caught.value.errno == errno.ENAMETOOLONG
+        assert str(caught.value.path).startswith(str(tmp_path / ("x" * 300)))
 
 
 def test_a_destination_inside_the_source_is_refused(tmp_path: Path) -> None:

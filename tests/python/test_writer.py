@@ -115,6 +115,8 @@ def test_wrong_keys_and_numbers(tmp_path: Path) -> None:
         for wrong in ({"key": 3}, {"source": -1}, {"source": "a"}):
             with pytest.raises(TypeError, match=next(iter(wrong))):
                 w.write(1, **wrong)
+        with pytest.raises(ValueError, match=r"key='a.x00b'"):
+            w.write(1, key="a\0b")
         w.write(1, source=10, key="ü")
         with pytest.raises(ValueError, match="ascend"):
             w.write(1, source=10)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..dataset import Dataset
+from ..facts import local_path
 from ..settings import cores
 from .output import Parsers, command, positive, print_json, print_table, show_bytes
 
@@ -44,7 +45,7 @@ def add(parsers: Parsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures; the files are removed afterwards."""
-    path = os.path.abspath(args.path)
+    path = local_path(args.path)
     result: dict[str, Any] = {"path": path, "batch_size": args.batch_size, "cores": cores()}
     with Dataset(path) as data:
         place = args.tmp or os.path.dirname(path)

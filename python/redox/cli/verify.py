@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
 from .. import _native
+from ..facts import local_path
 from ..progress import Progress
 from .output import Parsers, command, print_json
 
@@ -34,7 +34,7 @@ def add(parsers: Parsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Reads everything and tells what is bad."""
     report = Progress(args.progress, "verifying")
-    job = _native.job_new("verify", {"path": os.path.abspath(args.path), "repair": args.repair})
+    job = _native.job_new("verify", {"path": local_path(args.path), "repair": args.repair})
     try:
         done = False
         while not done:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..paths import path_text
 from . import jsonlines, samples, trees, webdataset
 from .source import Bad, Source, Task, storage_error
 
@@ -33,6 +34,7 @@ def detect(src: Any, wanted: str = "auto") -> str:
         kinds = "a path, a data set, an iterable or a list of samples" if wanted == "auto" else f"of format {wanted!r}"
         raise ValueError(f"src: a {type(src).__name__} is not {kinds}")
     for path in paths:
+        path_text("src", path)
         if "://" in path:
             raise ValueError(f"src: {path} is no local path; copy the data here first, or pass an iterable over it")
     if wanted == "samples":
