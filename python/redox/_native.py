@@ -119,7 +119,7 @@ def sources(dataset: int, numbers: Sequence[int]) -> list[int]:
 def find_key(dataset: int, key: str) -> int:
     """redox_find_key. Raises ValueError when there is none."""
     number = c_int64()
-    check(load().redox_find_key(dataset, _key(key), byref(number)))
+    check(load().redox_find_key(dataset, _encoded(key), byref(number)))
     return number.value
 
 
@@ -344,14 +344,14 @@ class Record:
         if source is None:
             check(library.redox_writer_write(writer, self._array, len(self._values)))
         else:
-            name = None if key is None else _key(key)
+            name = None if key is None else _encoded(key)
             check(library.redox_writer_write_from(writer, self._array, len(self._values), source, name))
 
 
 _ZERO = c_uint8(0)
 
 
-def _key(key: str) -> bytes:
+def _encoded(key: str) -> bytes:
     if "\0" in key:
         raise ValueError(f"key={key!r}: expected a string without a NUL")  # C would end it there
     return key.encode()

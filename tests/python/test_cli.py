@@ -131,6 +131,26 @@ def test_cat_of_every_kind(tmp_path: Path) -> None:
     assert "float64[2, 2]" in good("cat", tmp_path / "x", "0")
 
 
+def test_options_between_other_arguments(data: Path, tmp_path: Path) -> None:
+    told = json.loads(good("cat", data, "3", "5", "--json"))
+    assert json.loads(good("cat", data, "--json", "3", "5")) == told
+    assert json.loads(good("cat", data, "3", "--json", "5")) == told
+    assert good("cat", data, "--field", "label", "3", "5") == good("cat", data, "3", "5", "--field", "label")
+    (tmp_path / "x.jsonl").write_text("1\n2\n")
+    packed = json.loads(good("pack", tmp_path / "x.jsonl", "--codec", "none", tmp_path / "x", "--json"))
+    assert (packed["samples"], packed["codec"]) == (2, "none")
+
+
+def test_json_has_no_nan(tmp_path: Path) -> None:
+    redox.pack([{"a": float("nan"), "x": [float("inf"), 1.0], "i": 1}], tmp_path / "x")
+
+    def refused(word: str) -> None:
+        raise AssertionError(word)
+
+    told = json.loads(good("cat", tmp_path / "x", "0", "--json"), parse_constant=refused)["sample"]
+    assert (told["a"], told["x"]["data"], told["i"]) == (None, [None, 1.0], 1)
+
+
 def test_plan(data: Path, tmp_path: Path) -> None:
     words = ("--batch-size", "8", "--world-size", "2", "--epoch", "1", "--seed", "5")
     told = json.loads(good("plan", data, "--step", "1", *words, "--json"))
@@ -224,11 +244,24 @@ def test_what_is_no_data_set(name: str, tmp_path: Path) -> None:
         "pack a b --seed x",
         "pack a b --chunk-size big",
         "cat x one",
+        "cat x",
         "simulate x --batch-size 0",
+        # what only the library finds wrong:
+        "pack . b --chunk-size 3",
+        "pack . b --shard-size 3",
+        "pack . b --workers 5000",
+        "pack . b --seed 99999999999999999999",
+        "pack . b --field a=zip",
+        "simulate DATA --nodes 3",
+        "simulate DATA --batch-size 99999999999",
+        "plan DATA --partitions 99999",
+        "plan DATA --nodes 3",
+        "plan DATA --world-size 9999999999999",
+        "bench DATA --batch-size 99999999999",
     ],
 )
-def test_usage(line: str) -> None:
-    done = run(*line.split())
+def test_usage(data: Path, line: str) -> None:
+    done = run(*(data if word == "DATA" else word for word in line.split()))
     assert done.returncode == 2
     assert "usage: redox" in done.stderr
     assert done.stdout == ""

@@ -35,8 +35,7 @@ def add(parsers: Parsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints samples."""
     if not args.number and not args.key:
-        print("redox cat: say which: numbers, or --key", file=sys.stderr)
-        return 2
+        args.parser.error("say which: numbers, or --key")
     with Dataset(args.path) as data:
         numbers = [*args.number, *(_find(data, key) for key in args.key)]
         if args.field is not None:

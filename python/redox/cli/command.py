@@ -1,14 +1,17 @@
 """`redox …`: what all subcommands share: parsing, exit codes, errors without tracebacks.
 
-Exit codes: 0 well; 1 found bad, not a data set, failed; 2 usage; 130 Ctrl-C.
+Exit codes: 0 well; 1 found bad, not a data set, failed; 2 usage, also where only the library finds a value wrong;
+130 Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from . import bench, cat, demo, info, pack, plan, simulate, top, verify
 
@@ -34,9 +37,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, TypeError, LookupError, RuntimeError, ImportError) as error:
         if os.environ.get("REDOX_LOG", "").lower() == "debug":
             raise
+        if _is_usage(error, args):
+            args.parser.error(str(error))
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
         print(f"redox {args.command}: {text}", file=sys.stderr)
         return FAILED
+
+
+def _is_usage(error: Exception, args: argparse.Namespace) -> bool:
+    """Whether a value on the command line is impossible: the library's words then are `option=…: expected …`."""
+    named = re.match(r"(\w+)=.*\bexpected\b", str(error))
+    return type(error) is ValueError and named is not None and named[1] in vars(args)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A subcommand's: takes options between its other arguments, too, as in `redox cat PATH --json 5`."""
+
+    _inside = False  # the call that parses options and the rest apart
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._inside:
+            return super().parse_known_args(args, namespace)
+        self._inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._inside = False
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: redox pack train/ train.redox && redox info train.redox",
     )
     parser.add_argument("--version", action="version", version=f"redox {__version__}")
-    parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     for command in COMMANDS:
         command.add(parsers)
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,8 @@ def command(
         epilog=f"example: {example}",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--json", action="store_true", default=False, help="print JSON")
-    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", default=False, help="print JSON; NaN and infinity as null")
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
@@ -70,7 +71,20 @@ def exchange(text: str) -> str | float:
 
 def print_json(value: Any) -> None:
     """Prints one JSON value."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    try:
+        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False)
+    print(text)
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for the numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_table(rows: list[tuple[str, Any]]) -> None:

@@ -6,6 +6,7 @@ import argparse
 
 from ..info import Info
 from ..packing import pack
+from ..schema import Field
 from ..settings import CODECS
 from ..sources import FORMATS
 from .info import print_info
@@ -61,6 +62,10 @@ def _field(text: str) -> tuple[str, str]:
     name, found, kind = text.partition("=")
     if not found or not name or not kind:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=KIND")
+    try:
+        Field.parse(name, kind)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return name, kind
 
 

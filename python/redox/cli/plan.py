@@ -9,10 +9,21 @@ from typing import Any
 
 from .. import _native
 from ..errors import StateError
+from ..options import whole
 from ..state import parse_state
+from ..world import MOST_RANKS
 from .output import Parsers, command, count, exchange, positive, print_json
 
 _STATE = ("seed", "shuffle", "epoch", "partitions", "window", "keep", "plan_hash", "position")
+_MOST = {
+    "batch_size": 1 << 24,
+    "world_size": MOST_RANKS,
+    "window": (1 << 31) - 1,
+    "partitions": (1 << 16) - 1,
+    "epoch": (1 << 63) - 1,
+    "step": (1 << 63) - 1,
+    "seed": (1 << 64) - 1,
+}
 
 
 def add(parsers: Parsers) -> None:
@@ -53,6 +64,9 @@ def add(parsers: Parsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line for each rank, or JSON."""
+    for name, most in _MOST.items():
+        if getattr(args, name) is not None:
+            whole(name, getattr(args, name), 0, most)
     dataset = _native.dataset_open(os.path.abspath(args.path))
     try:
         options = _options(args, dataset)
