@@ -221,6 +221,9 @@ class Source:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iteration go on where this state was taken, on any number of ranks, with any batch size.
 
+        To be called on every rank, with any rank's state: one that is left out begins the epoch anew, and the samples
+        that it then gets are not those that the others leave to it.
+
         Raises:
             StateError: It is of another data set or order, or of a newer version.
         """
