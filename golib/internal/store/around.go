@@ -14,21 +14,22 @@ const (
 	extent = 16 << 20
 	// advice is what one call asks for. The kernel cuts what is longer than the device's read-ahead, by default this.
 	advice = 128 << 10
-	// A file system that has too many requests under way (FUSE) ignores further advice. It is given again after a pause, of
-	// which there are so many for an extent.
+	// A file system that has too many requests under way (FUSE) ignores further advice. It is given again after a pause; one
+	// that has ignored it so often in a row takes none.
 	advicePause  = 2 * time.Millisecond
 	advicePauses = 200
 )
 
 // neighbours brings what lies around a chunk into the page cache, each extent once. It needs a page cache that can be
 // asked what it has (Linux 6.5). It ends for good where that does not keep what was read (a FUSE mount with direct I/O)
-// or loses it, as storage would be read twice. Chunks that are not small beside an extent are left alone.
+// or loses it, as storage would be read twice, and where advice is not taken, as each try costs time. Chunks that are not
+// small beside an extent are left alone.
 type neighbours struct {
 	kept atomic.Bool // a chunk that was landed is in the page cache
 	lost atomic.Bool
 
 	mu      sync.Mutex
-	brought map[place]bool // extents, and whether the page cache took all of it
+	brought map[place]struct{}
 }
 
 // place is an extent.
@@ -49,15 +50,14 @@ func (n *neighbours) bring(o *openFile, off, length int64) {
 		if holds(o.fd, from, to) {
 			continue
 		}
-		switch all, again := n.brought[place{o.file, i}]; {
-		case !again:
-			if n.brought == nil {
-				n.brought = map[place]bool{}
-			}
-			n.brought[place{o.file, i}] = advise(o.fd, i*extent, (i+1)*extent)
-		case all:
+		if _, again := n.brought[place{o.file, i}]; again || !advise(o.fd, i*extent, (i+1)*extent) {
 			n.lost.Store(true)
+			return
 		}
+		if n.brought == nil {
+			n.brought = map[place]struct{}{}
+		}
+		n.brought[place{o.file, i}] = struct{}{}
 	}
 }
 
@@ -76,7 +76,7 @@ func advise(fd int, from, to int64) bool {
 		}
 		switch {
 		case holds(fd, from, end):
-			from = end
+			from, pauses = end, 0
 		case pauses == advicePauses:
 			return false
 		default:

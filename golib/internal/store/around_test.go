@@ -90,6 +90,16 @@ func TestAround(t *testing.T) {
 	}
 }
 
+// TestAroundEndsWhereAdviceIsNotTaken: a file that can't be advised on is asked for once.
+func TestAroundEndsWhereAdviceIsNotTaken(t *testing.T) {
+	var n neighbours
+	n.kept.Store(true)
+	n.bring(&openFile{fd: -1}, 0, rowChunk)
+	if !n.lost.Load() || len(n.brought) > 0 {
+		t.Errorf("lost: %v, %d extents brought", n.lost.Load(), len(n.brought))
+	}
+}
+
 // TestAroundNeedsACacheThatKeeps: what is gone when its chunk has been landed is not worth bringing.
 func TestAroundNeedsACacheThatKeeps(t *testing.T) {
 	s, fd := coldRow(t)

@@ -84,6 +84,11 @@ func Suite(t *testing.T, open func(t *testing.T, contents [][]byte) store.Files)
 			}
 		}
 	})
+	refusals(t, open, contents, table)
+}
+
+// refusals checks what can't be read.
+func refusals(t *testing.T, open func(t *testing.T, contents [][]byte) store.Files, contents [][]byte, table Table) {
 	t.Run("truncated", func(t *testing.T) {
 		s := store.NewFlat(open(t, contents), Table{{File: 2, Offset: 0, Length: 5001}, {File: 2, Offset: 9000, Length: 5}})
 		defer s.Close()
